@@ -1,0 +1,66 @@
+#include "model/layer.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace moetune {
+
+Result<Buffer> Buffer::allocate(std::int64_t bytes) {
+  Buffer buffer;
+  if (bytes == 0) return buffer;
+  void* data =
+      ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED)
+    return fail(
+        fmt::format("cannot allocate {:.2f} GB of memory: {}", static_cast<double>(bytes) / 1e9, std::strerror(errno)),
+        {"cut the model further: a larger --tp or --ep"});
+  constexpr std::int64_t kHugePage = 2 << 20;
+  if (bytes >= kHugePage) ::madvise(data, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+  buffer.data_ = static_cast<std::byte*>(data);
+  buffer.size_ = bytes;
+  return buffer;
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) ::munmap(data_, static_cast<std::size_t>(size_));
+}
+
+Result<ExpertStack> ExpertStack::allocate(const WeightSpec& spec, std::int64_t experts, std::int64_t n,
+                                          std::int64_t k) {
+  const MatrixBytes bytes = matrix_bytes(spec, n, k);
+  ExpertStack stack{spec, experts, n, k, {}, {}, {}, {}, {}};
+  MOETUNE_TRY(stack.data, Buffer::allocate(experts * bytes.data));
+  MOETUNE_TRY(stack.scales, Buffer::allocate(experts * bytes.scales));
+  MOETUNE_TRY(stack.zeros, Buffer::allocate(experts * bytes.zeros));
+  if (spec.format == WeightFormat::nvfp4) stack.global_scale.assign(static_cast<std::size_t>(experts), 1.0F);
+  return stack;
+}
+
+MatrixView ExpertStack::at(std::int64_t expert) const {
+  const MatrixBytes bytes = matrix_bytes(spec, n, k);
+  MatrixView view{spec, n, k, data.data() + expert * bytes.data, nullptr, nullptr, 1.0F};
+  if (bytes.scales != 0) view.scales = scales.data() + expert * bytes.scales;
+  if (bytes.zeros != 0) view.zeros = zeros.data() + expert * bytes.zeros;
+  if (!global_scale.empty()) view.global_scale = global_scale[static_cast<std::size_t>(expert)];
+  return view;
+}
+
+std::span<const float> ExpertStack::bias_of(std::int64_t expert) const {
+  if (bias.empty()) return {};
+  return {bias.data() + expert * n, static_cast<std::size_t>(n)};
+}
+
+}  // namespace moetune
