@@ -28,9 +28,12 @@ function(moetune_library name)
   set_property(GLOBAL APPEND PROPERTY moetune_libraries moetune_${name})
 endfunction()
 
-# moetune_test(NAME SOURCES … LINK …): one GoogleTest executable, its cases registered with ctest.
+# moetune_test(NAME SOURCES … LINK …): one GoogleTest executable, registered with ctest; nothing without MOETUNE_TESTS.
 function(moetune_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  if(NOT MOETUNE_TESTS)
+    return()
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
