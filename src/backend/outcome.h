@@ -40,9 +40,11 @@ struct Outcome {
   std::vector<double> samples_us;  ///< one per timed call; empty unless ok
   double relative_error = 0;       ///< against the reference
   double tolerance = 0;
-  std::string diagnosis;  ///< why it is not ok, in words; "killed by signal 11 (Segmentation fault)"
-  Reasons reasons;        ///< for unsupported
-  std::string log;        ///< the tail of what the worker printed; empty unless it failed
+  double active_experts = 0;  ///< distinct experts touched, mean over the timed calls
+  double pairs = 0;           ///< (token, expert) pairs computed, mean over the timed calls
+  std::string diagnosis;      ///< why it is not ok, in words; "killed by signal 11 (Segmentation fault)"
+  Reasons reasons;            ///< for unsupported
+  std::string log;            ///< the tail of what the worker printed; empty unless it failed
 
   template <class Self, class Visitor>
   static void fields(Self& self, Visitor&& visit) {
@@ -50,6 +52,8 @@ struct Outcome {
     visit("samples_us", self.samples_us);
     visit("relative_error", self.relative_error);
     visit("tolerance", self.tolerance);
+    visit("active_experts", self.active_experts);
+    visit("pairs", self.pairs);
     visit("diagnosis", self.diagnosis);
     visit("reasons", self.reasons);
     visit("log", self.log);

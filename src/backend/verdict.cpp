@@ -1,0 +1,17 @@
+#include "backend/verdict.h"
+
+namespace moetune {
+
+std::vector<Verdict> check_rules(const Registry& registry, const Problem& problem, const Target& target) {
+  std::vector<Verdict> verdicts;
+  for (const auto& backend : registry.backends()) {
+    Verdict verdict;
+    verdict.id = backend->id();
+    verdict.reasons = backend->why_not(problem, target);
+    verdict.runs = verdict.reasons.empty();
+    verdicts.push_back(std::move(verdict));
+  }
+  return verdicts;
+}
+
+}  // namespace moetune
