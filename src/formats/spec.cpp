@@ -3,11 +3,6 @@
 #include <fmt/format.h>
 
 namespace moetune {
-namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 std::string describe(const WeightSpec& spec) {
   switch (spec.format) {

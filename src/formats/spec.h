@@ -64,6 +64,16 @@ struct WeightSpec {
 /// For people: "fp8_block [128,128]", "int4 group 32", "nvfp4".
 [[nodiscard]] std::string describe(const WeightSpec& spec);
 
+/// Whether two elements share a byte.
+[[nodiscard]] constexpr bool is_four_bit(WeightFormat format) {
+  return format == WeightFormat::nvfp4 || format == WeightFormat::mxfp4 || format == WeightFormat::int4;
+}
+
+/// ⌈a / b⌉ for a ≥ 0, b > 0: blocks of b that cover a elements. No blocks where b is not positive.
+[[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return b > 0 ? a / b + (a % b != 0 ? 1 : 0) : 0;
+}
+
 /// Bytes of the three parts of an N × K matrix (rows × columns). K must be even for four-bit formats.
 struct MatrixBytes {
   std::int64_t data = 0, scales = 0, zeros = 0;

@@ -24,9 +24,13 @@ struct Routing {
   [[nodiscard]] std::int64_t pairs() const;           ///< entries that are not -1
 };
 
+/// The number of global expert `global` on this device, -1 where another device holds it.
+[[nodiscard]] std::int32_t local_expert(const Problem& problem, std::int64_t global);
+
 /// The router: logits [tokens, experts_global] to a choice, as Router describes; `correction_bias` has experts_global
-/// values or is empty. Equal scores: the lower expert first. Errors: NaN logits, sizes that do not match, a score that
-/// is recognised only.
+/// values or is empty. The chosen come best first; equal scores: the lower expert first. A logit of -inf masks its
+/// expert. Errors: logits that are NaN, +inf or all -inf, sizes and groups that do not match, a score that is
+/// recognised only.
 [[nodiscard]] Result<Routing> route(const Problem& problem, std::span<const float> logits, std::int64_t tokens,
                                     std::span<const float> correction_bias = {});
 
@@ -41,7 +45,8 @@ struct EnumNames<RoutingKind> {
 };
 
 /// A choice from a seed; the same on every machine. Weights are positive and sum to router.scaling per token over all
-/// global experts.
+/// global experts. The first tokens of a longer call are the same as those of a shorter one. The hot expert of one_hot
+/// is one of this device's. Needs 1 <= top_k <= experts_global.
 [[nodiscard]] Routing random_routing(const Problem& problem, std::int64_t tokens, RoutingKind kind, std::uint64_t seed);
 
 /// Choices meant to break kernels: all tokens to one expert, only the last expert, every pair -1, one token, duplicates
