@@ -209,13 +209,14 @@ Result<QuantizedMatrix> quantize(const WeightSpec& spec, std::span<const float> 
 //   int4: |error| ≤ s / 2, also where clamping bites, because symmetric x ends at 7.5 and the zero point is rounded by
 //   at most a half. s ≤ 2 amax / 15.
 //
-// fp32 arithmetic in between adds a few units of 2^-24, covered by kSlop. Subnormal floats add less than kTiny.
+// fp32 arithmetic in between adds a few units of 2^-24 of the value, covered by kSlop. Subnormal floats add less than
+// kTiny.
 double error_bound(const WeightSpec& spec, double magnitude, double group_amax, double matrix_amax) {
-  constexpr double kSlop = 1.0 + 0x1p-20;
+  constexpr double kSlop = 0x1p-20;
   constexpr double kTiny = 0x1p-126;
   const auto element = [&](double half_ulp, double half_step, double largest, double scale_low, double scale_high) {
-    return std::max({half_ulp * magnitude, half_step * scale_high, magnitude - largest * scale_low}) * kSlop + kTiny +
-           0x1p-20 * magnitude;
+    return std::max({half_ulp * magnitude, half_step * scale_high, magnitude - largest * scale_low}) +
+           kSlop * magnitude + kTiny;
   };
   const auto mx_scale = [group_amax](int exponent) {
     return group_amax > 0.0 ? std::max(std::exp2(std::floor(std::log2(group_amax)) - exponent), 0x1p-127) : 0x1p-127;
@@ -242,11 +243,11 @@ double error_bound(const WeightSpec& spec, double magnitude, double group_amax, 
     case WeightFormat::nvfp4: {
       const double ideal = group_amax / static_cast<double>(kE2m1Max);
       const double global = matrix_amax / static_cast<double>(kE2m1Max * kE4m3Max);
-      const double off = std::max(0x1p-4 * ideal, 0x1p-10 * global) * kSlop;
+      const double off = std::max(0x1p-4 * ideal, 0x1p-10 * global) * (1.0 + kSlop);
       return element(0x1p-2, 0.25, kE2m1Max, std::max(ideal - off, 0.0), ideal + off);
     }
     case WeightFormat::int4:
-      return group_amax / 15.0 * kSlop + kTiny;
+      return group_amax / 15.0 + kSlop * group_amax + kTiny;
   }
   return 0.0;
 }
