@@ -77,8 +77,11 @@ void dequantize_e2m1_row(const MatrixView& matrix, std::int64_t row, float* out)
   for_each_group(matrix, [&](std::int64_t first, std::int64_t last, std::int64_t group) {
     const float scale = group_scale(matrix, row, group);
     const std::byte* codes = matrix.data + row * (matrix.k / 2);
-    for (std::int64_t column = first; column < last; ++column)
-      out[column] = e2m1_to_float(load_nibble(codes, column)) * scale;
+    for (std::int64_t column = first; column < last; column += 2) {  // groups begin and end on even columns
+      const std::uint8_t pair = load_u8(codes, column / 2);
+      out[column] = e2m1_to_float(pair & 0xfU) * scale;
+      out[column + 1] = e2m1_to_float(pair >> 4U) * scale;
+    }
   });
 }
 

@@ -35,18 +35,20 @@ namespace moetune {
 /// Verdict on a backend's output against the reference.
 struct Comparison {
   bool finite = true;         ///< no NaN or infinity anywhere
-  bool within = true;         ///< finite, relative_error <= tolerance and worst_error <= kWorstFactor * tolerance
+  bool within = true;         ///< finite, relative_error <= tolerance and worst_error <= kWorstFactor tolerances
   double relative_error = 0;  ///< Frobenius norm of the difference over that of the reference; infinite where only the
                               ///< reference is zero
   double worst_error = 0;     ///< largest |difference| of an element over the root mean square of its token's reference
-  double tolerance = 0;
-  std::string worst;  ///< the element of worst_error: "token 3, column 17: 0.125, expected 0.25"
+  double tolerance = 0;  ///< what relative_error was held against: wider than layer_tolerance, twice at most, where few
+                         ///< tokens carry the norm
+  std::string worst;     ///< the element of worst_error: "token 3, column 17: 0.125, expected 0.25"
 };
 
-/// How far one element may stray, in tolerances. Rounding errors of an element are sums of many small ones, so nearly
-/// normal with a spread of one tolerance at most: 8 spreads do not happen by chance (1e-15 an element), while one wrong
-/// scale in one row moves single elements by far more and hardly shows in the norm of all.
-inline constexpr double kWorstFactor = 8.0;
+/// How far one element may stray, in tolerances of the layer. Rounding errors of an element are sums of many small
+/// ones, so nearly normal with a spread of one tolerance, or 1.7 in an unlucky token: 10 is out of reach of chance,
+/// while one wrong scale in one row of the down projection moves single elements by far more and hardly shows in the
+/// norm of all.
+inline constexpr double kWorstFactor = 10.0;
 
 /// Compares bf16 output [tokens, hidden] with the reference over the given rows (empty: all). `tolerance` from
 /// layer_tolerance. Sizes that do not match: not within, and `worst` says so.
