@@ -131,9 +131,8 @@ TEST(Tolerance, TakesFourteenBitActivations) {
 void expect_caught(const Call& good, const Call& damaged, const std::string& what) {
   const Comparison result =
       good.compare(naive_layer(damaged.problem, damaged.layer, damaged.input, damaged.routing, careless()));
-               result.tolerance, result.worst_error, kWorstFactor * layer_tolerance(good.problem));
-               EXPECT_FALSE(result.within) << what << ": " << result.relative_error << " and " << result.worst_error
-                                           << " of " << result.tolerance;
+  EXPECT_FALSE(result.within) << what << ": " << result.relative_error << " and " << result.worst_error << " of "
+                              << result.tolerance;
 }
 
 /// Doubles the last group scale of one row of one expert.
