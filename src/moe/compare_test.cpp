@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -14,9 +15,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<std::uint16_t> to_bf16(const std::vector<double>& values) {
-  std::vector<std::uint16_t> rounded;
-  for (const double value : values) rounded.push_back(float_to_bf16(static_cast<float>(value)));
+template <class T>
+std::vector<std::uint16_t> to_bf16(const std::vector<T>& values) {
+  std::vector<std::uint16_t> rounded(values.size());
+  std::transform(values.begin(), values.end(), rounded.begin(),
+                 [](T value) { return float_to_bf16(static_cast<float>(value)); });
   return rounded;
 }
 
@@ -211,8 +214,7 @@ TEST(Tolerance, CatchesOneWrongColumnOfUp) {
 
 TEST(CompareOutput, ByHand) {
   const std::vector<float> reference = {3.0F, 4.0F, 0.0F, 0.0F, 6.0F, 8.0F};
-  std::vector<std::uint16_t> output;
-  for (const float value : reference) output.push_back(float_to_bf16(value));
+  std::vector<std::uint16_t> output = to_bf16(reference);
   const Comparison equal = compare_output(output, reference, 2, 0.0);
   EXPECT_TRUE(equal.within);
   EXPECT_EQ(equal.relative_error, 0.0);

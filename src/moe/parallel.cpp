@@ -13,11 +13,11 @@ void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& b
   const auto work = [&] {
     for (std::int64_t i = next++; i < count; i = next++) body(i);
   };
-  const std::int64_t helpers = std::min<std::int64_t>(std::thread::hardware_concurrency(), count) - 1;
+  const std::int64_t extra = std::min<std::int64_t>(std::thread::hardware_concurrency(), count) - 1;
   std::vector<std::jthread> threads;
-  threads.reserve(static_cast<std::size_t>(std::max<std::int64_t>(helpers, 0)));
+  threads.reserve(static_cast<std::size_t>(std::max<std::int64_t>(extra, 0)));
   try {
-    for (std::int64_t i = 0; i < helpers; ++i) threads.emplace_back(work);
+    for (std::int64_t i = 0; i < extra; ++i) threads.emplace_back(work);
   } catch (const std::system_error&) {
     // The thread limit is reached; this thread and those that started do it all.
   }

@@ -139,6 +139,7 @@ class HostileMaker {
 }  // namespace
 
 Routing random_routing(const Problem& problem, std::int64_t tokens, RoutingKind kind, std::uint64_t seed) {
+  if (tokens < 1 || problem.top_k < 1 || problem.top_k > problem.experts_global) return {0, problem.top_k, {}, {}};
   const auto top_k = static_cast<std::size_t>(problem.top_k);
   const std::size_t pairs = static_cast<std::size_t>(tokens) * top_k;
   Routing routing{tokens, problem.top_k, std::vector<std::int32_t>(pairs), std::vector<float>(pairs)};
@@ -155,6 +156,7 @@ Routing random_routing(const Problem& problem, std::int64_t tokens, RoutingKind 
 }
 
 std::vector<NamedRouting> hostile_routings(const Problem& problem, std::uint64_t seed) {
+  if (problem.experts < 1 || problem.top_k < 1) return {};
   HostileMaker make(problem, seed);
   const std::int32_t last = make.last();
   make.add("one token", 1, [&](std::size_t token, std::size_t slot) { return make.spread(token, slot); });

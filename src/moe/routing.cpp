@@ -135,8 +135,9 @@ void route_token(const Problem& problem, std::span<const float> logits, std::spa
   for (std::size_t expert = 0; expert < biases.size(); ++expert) choice[expert] += static_cast<double>(biases[expert]);
   keep_best_groups(problem.router, choice);
   const std::vector<std::int64_t> experts = top(choice, problem.top_k);
-  std::vector<double> chosen;
-  for (const std::int64_t expert : experts) chosen.push_back(scores[static_cast<std::size_t>(expert)]);
+  std::vector<double> chosen(experts.size());
+  std::transform(experts.begin(), experts.end(), chosen.begin(),
+                 [&scores](std::int64_t expert) { return scores[static_cast<std::size_t>(expert)]; });
   weigh(problem.router, chosen);
   for (std::size_t slot = 0; slot < experts.size(); ++slot) {
     ids[slot] = local_expert(problem, experts[slot]);

@@ -46,11 +46,12 @@ struct EnumNames<RoutingKind> {
 
 /// A choice from a seed; the same on every machine. Weights are positive and sum to router.scaling per token over all
 /// global experts. The first tokens of a longer call are the same as those of a shorter one. The hot expert of one_hot
-/// is one of this device's. Needs 1 <= top_k <= experts_global.
+/// is one of this device's. Without 1 <= top_k <= experts_global there is no choice: no tokens.
 [[nodiscard]] Routing random_routing(const Problem& problem, std::int64_t tokens, RoutingKind kind, std::uint64_t seed);
 
 /// Choices meant to break kernels: all tokens to one expert, only the last expert, every pair -1, one token, duplicates
-/// of an expert in one token, zero weights, … each with a name for messages.
+/// of an expert in one token, zero weights, … each with a name for messages. Up to 67 tokens, or as many as experts.
+/// None for a problem without experts.
 struct NamedRouting {
   std::string_view name;
   Routing routing;

@@ -314,6 +314,13 @@ TEST(RandomRouting, ExpertParallelism) {
   EXPECT_TRUE(std::any_of(hot.ids.begin(), hot.ids.begin() + 4, [](std::int32_t id) { return id >= 0; }));
 }
 
+TEST(RandomRouting, NoChoiceNoTokens) {
+  for (const Problem& problem : {make_problem(4, 5), make_problem(0, 0), make_problem(0, 1), make_problem(4, -1)})
+    for (const RoutingKind kind : kKinds) EXPECT_EQ(random_routing(problem, 3, kind, 1).tokens, 0);
+  EXPECT_EQ(random_routing(make_problem(4, 2), -3, RoutingKind::uniform, 1).tokens, 0);
+  EXPECT_TRUE(hostile_routings(make_problem(0, 1), 1).empty());
+}
+
 TEST(HostileRoutings, AreWellFormedAndDiffer) {
   for (const auto& [experts, top_k] : {std::pair{1, 1}, {8, 2}, {128, 8}, {3, 3}}) {
     const Problem problem = make_problem(experts, top_k);
