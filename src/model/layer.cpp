@@ -17,7 +17,7 @@ Result<Buffer> Buffer::allocate(std::int64_t bytes) {
   if (data == MAP_FAILED)
     return fail(
         fmt::format("cannot allocate {:.2f} GB of memory: {}", static_cast<double>(bytes) / 1e9, std::strerror(errno)),
-        {"cut the model further: a larger --tp or --ep"}, ErrorKind::out_of_memory);
+        {"cut the model further: a larger --tp or --ep"});
   constexpr std::int64_t kHugePage = 2 << 20;
   if (bytes >= kHugePage) ::madvise(data, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
   buffer.data_ = static_cast<std::byte*>(data);
