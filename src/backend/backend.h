@@ -56,6 +56,12 @@ class Backend {
   [[nodiscard]] virtual Reasons why_not(const Problem& problem, const Target& target) const = 0;
   /// What can be tuned for calls of that many tokens. Asked only where why_not is empty.
   [[nodiscard]] virtual Space space(const Problem& problem, const Target& target, std::int64_t tokens) const = 0;
+  /// Whether this backend is the natural choice for calls of that many tokens, where several of one owner share the
+  /// range. The first registered one that says yes is the default.
+  [[nodiscard]] virtual bool prefers(const Problem& /*problem*/, const Target& /*target*/,
+                                     std::int64_t /*tokens*/) const {
+    return true;
+  }
   /// The config used without tuning: in the space, and always a candidate.
   [[nodiscard]] virtual Config default_config(const Problem& problem, const Target& target,
                                               std::int64_t tokens) const = 0;

@@ -13,21 +13,21 @@ std::int64_t Config::get(std::string_view name) const {
   return found->second;
 }
 
-Json to_json(const Config& config) {
+Json Config::json() const {
   Json object = Json::object();
-  for (const auto& [name, value] : config.values) object[name] = value;
+  for (const auto& [name, value] : values) object[name] = value;
   return object;
 }
 
-Result<Config> config_from_json(const Json& json) {
+Status Config::read_json(const Json& json) {
   if (!json.is_object()) return fail("a config is an object of integers, found " + dump_json(json).substr(0, 60));
-  Config config;
+  values.clear();
   for (const auto& [name, value] : json.items()) {
     std::int64_t number = 0;
     if (auto status = from_json(value, number); !status) return fail_in(name, status.error());
-    config.values.emplace_back(name, number);
+    values.emplace_back(name, number);
   }
-  return config;
+  return {};
 }
 
 std::string describe(const Config& config) {

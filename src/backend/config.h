@@ -20,10 +20,11 @@ struct Config {
   bool operator==(const Config&) const = default;
   /// The value of that name; the axis must exist.
   [[nodiscard]] std::int64_t get(std::string_view name) const;
+
+  /// As JSON: an object of integers. Anything else is an error.
+  [[nodiscard]] Json json() const;
+  [[nodiscard]] Status read_json(const Json& json);
 };
-[[nodiscard]] Json to_json(const Config& config);
-/// An object of integers; anything else is an error.
-[[nodiscard]] Result<Config> config_from_json(const Json& json);
 /// For people: "threads=2 tile_n=64".
 [[nodiscard]] std::string describe(const Config& config);
 

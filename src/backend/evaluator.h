@@ -18,6 +18,11 @@ struct Candidate {
   Config config;
 
   bool operator==(const Candidate&) const = default;
+  template <class Self, class Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    visit("backend", self.backend);
+    visit("config", self.config);
+  }
 };
 
 /// One row of a table: how many tokens a call has and how they are routed.

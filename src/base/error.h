@@ -8,10 +8,14 @@
 
 namespace moetune {
 
+/// What a caller may want to tell apart without reading the words.
+enum class ErrorKind { other, out_of_memory };
+
 /// Something the caller asked for could not be done.
 struct Error {
   std::string what;                ///< what happened, with the numbers; one line, no trailing full stop
   std::vector<std::string> hints;  ///< what to do next, one sentence each; may be empty
+  ErrorKind kind = ErrorKind::other;
 
   bool operator==(const Error&) const = default;
 };
@@ -21,8 +25,8 @@ using Result = tl::expected<T, Error>;
 using Status = Result<void>;
 
 /// The failing end of a Result: `return fail("8 experts do not divide by EP 3", {"use --ep 2, 4 or 8"});`
-[[nodiscard]] inline tl::unexpected<Error> fail(std::string what, std::vector<std::string> hints = {}) {
-  return tl::unexpected<Error>(Error{std::move(what), std::move(hints)});
+[[nodiscard]] inline tl::unexpected<Error> fail(std::string what, std::vector<std::string> hints = {}, ErrorKind kind = ErrorKind::other) {
+  return tl::unexpected<Error>(Error{std::move(what), std::move(hints), kind});
 }
 
 /// Passes an error on, with the place it passed through put in front: "config.json: top_k 9 exceeds 8 experts".

@@ -59,7 +59,7 @@ namespace detail {
 Error json_type_error(const Json& json, std::string_view wanted) {
   std::string found = dump_json(json);
   if (found.size() > 60) found = found.substr(0, 57) + "...";
-  return Error{fmt::format("expected {}, found {}", wanted, found), {}};
+  return Error{fmt::format("expected {}, found {}", wanted, found), {}, ErrorKind::other};
 }
 
 Status read_integer(const Json& json, std::int64_t low, std::uint64_t high, std::int64_t& value) {

@@ -2,8 +2,10 @@
 // field list (base/fields.h) convert both ways without further code.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -40,30 +42,52 @@ struct JsonLimits {
 // ---------------------------------------------------------------------------------------------------------------- to
 // JSON
 
+/// A type whose JSON is not its field list: `Json json() const` and `Status read_json(const Json&)`.
 template <class T>
-[[nodiscard]] Json to_json(const T& value) {
-  if constexpr (NamedEnum<T>) {
-    return Json(std::string(to_string(value)));
-  } else if constexpr (HasFields<const T>) {
-    Json object = Json::object();
-    T::fields(value,
-              [&object](std::string_view name, const auto& field) { object[std::string(name)] = to_json(field); });
-    return object;
-  } else {
-    return Json(value);
+concept OwnJson = requires(const T& value, T& target, const Json& json) {
+  { value.json() } -> std::same_as<Json>;
+  { target.read_json(json) } -> std::same_as<Status>;
+};
+
+template <class T>
+[[nodiscard]] Json to_json(const T& value);
+
+namespace detail {
+template <class T>
+struct ToJson {
+  static Json write(const T& value) {
+    if constexpr (OwnJson<T>) {
+      return value.json();
+    } else if constexpr (NamedEnum<T>) {
+      return Json(std::string(to_string(value)));
+    } else if constexpr (HasFields<const T>) {
+      Json object = Json::object();
+      T::fields(value,
+                [&object](std::string_view name, const auto& field) { object[std::string(name)] = to_json(field); });
+      return object;
+    } else {
+      return Json(value);
+    }
   }
-}
+};
 template <class T>
-[[nodiscard]] Json to_json(const std::optional<T>& value) {
-  return value ? to_json(*value) : Json(nullptr);
-}
+struct ToJson<std::optional<T>> {
+  static Json write(const std::optional<T>& value) { return value ? to_json(*value) : Json(nullptr); }
+};
 template <class T>
-[[nodiscard]] Json to_json(const std::vector<T>& values) {
-  Json array = Json::array();
-  for (const auto& value : values) array.push_back(to_json(value));
-  return array;
+struct ToJson<std::vector<T>> {
+  static Json write(const std::vector<T>& values) {
+    Json array = Json::array();
+    for (const auto& value : values) array.push_back(to_json(value));
+    return array;
+  }
+};
+}  // namespace detail
+
+template <class T>
+Json to_json(const T& value) {
+  return detail::ToJson<T>::write(value);
 }
-[[nodiscard]] inline Json to_json(const Json& json) { return json; }
 
 /// The same content always gives the same key: content_hash of the compact JSON.
 template <class T>
@@ -86,7 +110,9 @@ namespace detail {
 template <class T>
 struct FromJson {
   static Status read(const Json& json, T& value) {
-    if constexpr (std::is_same_v<T, bool>) {
+    if constexpr (OwnJson<T>) {
+      return value.read_json(json);
+    } else if constexpr (std::is_same_v<T, bool>) {
       if (!json.is_boolean()) return tl::unexpected(json_type_error(json, "true or false"));
       value = json.template get<bool>();
     } else if constexpr (std::is_integral_v<T>) {
