@@ -5,7 +5,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
+
+#include "formats/dequantize.h"
 
 namespace moetune {
 
@@ -40,7 +43,13 @@ Buffer::~Buffer() {
 
 Result<ExpertStack> ExpertStack::allocate(const WeightSpec& spec, std::int64_t experts, std::int64_t n,
                                           std::int64_t k) {
+  constexpr std::int64_t kMostExperts = 1 << 16;
+  if (experts < 1 || experts > kMostExperts)
+    return fail(fmt::format("{} experts: a layer has 1 to {}", experts, kMostExperts));
+  MOETUNE_CHECK(check_shape(spec, n, k));
   const MatrixBytes bytes = matrix_bytes(spec, n, k);
+  if (bytes.total() > std::numeric_limits<std::int64_t>::max() / experts)
+    return fail(fmt::format("{} experts of {} x {} are more than any memory holds", experts, n, k));
   ExpertStack stack{spec, experts, n, k, {}, {}, {}, {}, {}};
   MOETUNE_TRY(stack.data, Buffer::allocate(experts * bytes.data));
   MOETUNE_TRY(stack.scales, Buffer::allocate(experts * bytes.scales));
@@ -61,6 +70,19 @@ MatrixView ExpertStack::at(std::int64_t expert) const {
 std::span<const float> ExpertStack::bias_of(std::int64_t expert) const {
   if (bias.empty()) return {};
   return {bias.data() + expert * n, static_cast<std::size_t>(n)};
+}
+
+Result<Layer> allocate_layer(const Problem& problem) {
+  const auto stack = [&](std::int64_t n, std::int64_t k) {
+    return ExpertStack::allocate(problem.weights, problem.experts, n, k);
+  };
+  Layer layer;
+  if (problem.gated) {
+    MOETUNE_TRY(layer.gate, stack(problem.intermediate, problem.hidden));
+  }
+  MOETUNE_TRY(layer.up, stack(problem.intermediate, problem.hidden));
+  MOETUNE_TRY(layer.down, stack(problem.hidden, problem.intermediate));
+  return layer;
 }
 
 }  // namespace moetune

@@ -43,7 +43,8 @@ struct ExpertStack {
   std::vector<float> global_scale;  ///< nvfp4: one per expert; empty otherwise
   std::vector<float> bias;          ///< [experts, n]; empty where the model has none
 
-  /// Allocates the three buffers for that shape, zeroed.
+  /// Allocates the three buffers for that shape, zeroed. Fails where check_shape refuses the shape, where there are no
+  /// experts, or where memory is short.
   [[nodiscard]] static Result<ExpertStack> allocate(const WeightSpec& spec, std::int64_t experts, std::int64_t n,
                                                     std::int64_t k);
   [[nodiscard]] MatrixView at(std::int64_t expert) const;
@@ -57,9 +58,13 @@ struct Layer {
   std::string origin;  ///< "random weights, seed 1" or the folder and layer they were read from
 };
 
+/// The stacks that the problem needs, zeroed: no gate where it is not gated, no biases yet.
+[[nodiscard]] Result<Layer> allocate_layer(const Problem& problem);
+
 /// Weights whose outputs behave like a trained layer's (activations of order one in, of order one out), made from a
-/// seed at memory speed: the same seed gives the same bytes on every machine and for any number of threads.
-[[nodiscard]] Result<Layer> random_layer(const Problem& problem, std::uint64_t seed);
+/// seed at memory speed: the same seed gives the same bytes on every machine and for any number of `threads` (0: one
+/// for each core).
+[[nodiscard]] Result<Layer> random_layer(const Problem& problem, std::uint64_t seed, unsigned threads = 0);
 
 /// Reads layer `layer` (index in the model; -1: the first MoE layer) of a Hugging Face folder. See model/checkpoint.cpp
 /// for the tensor names per family. An error says which tensor is missing or does not have the shape that config.json
