@@ -10,16 +10,14 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <span>
-#include <system_error>
-#include <thread>
 #include <utility>
 
+#include "base/parallel.h"
 #include "formats/convert.h"
 #include "model/layer.h"
 
@@ -204,29 +202,17 @@ void make_words(const Map& map, std::uint64_t key, std::uint64_t first, std::spa
   }
 }
 
-/// Piece by piece, from as many threads as asked for or as the machine will start.
+/// Piece by piece.
 void run(const std::vector<Job>& jobs, unsigned threads) {
   constexpr std::size_t kPiece = std::size_t{2} << 20;  // a huge page: no two threads fault in the same one
   std::vector<std::pair<const Job*, std::size_t>> pieces;
   for (const Job& job : jobs)
     for (std::size_t start = 0; start < job.to.size(); start += kPiece) pieces.emplace_back(&job, start);
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < pieces.size(); i = next++) {
-      const auto [job, start] = pieces[i];
-      job->make(start / 8, job->to.subspan(start, std::min(kPiece, job->to.size() - start)));
-    }
+  const auto make = [&](std::int64_t i) {
+    const auto [job, start] = pieces[static_cast<std::size_t>(i)];
+    job->make(start / 8, job->to.subspan(start, std::min(kPiece, job->to.size() - start)));
   };
-  if (threads == 0) threads = std::thread::hardware_concurrency();
-  const std::size_t helpers = std::min<std::size_t>(std::max(threads, 1U), pieces.size()) - (pieces.empty() ? 0 : 1);
-  std::vector<std::jthread> started;
-  started.reserve(helpers);
-  try {
-    for (std::size_t i = 0; i < helpers; ++i) started.emplace_back(work);
-  } catch (const std::system_error&) {
-    // The thread limit is reached; this thread and those that started do it all.
-  }
-  work();
+  parallel_for(static_cast<std::int64_t>(pieces.size()), make, threads);
 }
 
 /// Collects the jobs of one stack.

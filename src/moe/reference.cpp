@@ -9,9 +9,9 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/parallel.h"
 #include "formats/convert.h"
 #include "formats/dequantize.h"
-#include "moe/parallel.h"
 
 namespace moetune {
 namespace {
