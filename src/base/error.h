@@ -9,7 +9,11 @@
 namespace moetune {
 
 /// What a caller may want to tell apart without reading the words.
-enum class ErrorKind { other, out_of_memory };
+enum class ErrorKind {
+  other,
+  out_of_memory,
+  device_lost  ///< nothing works on the device any more in this process; a new process may use it
+};
 
 /// Something the caller asked for could not be done.
 struct Error {
