@@ -41,7 +41,8 @@ struct Ceilings {
 };
 
 /// Microseconds of one cold read of that many bytes: time interpolated linearly between the measured sizes, the
-/// smallest size's rate below them, the largest's above. 0 where nothing was measured.
+/// smallest size's rate below them, the largest's above. Sizes without a positive rate do not count. 0 where nothing
+/// was measured.
 [[nodiscard]] double read_us(const Ceilings& ceilings, double bytes);
 
 enum class Bound { memory, compute };

@@ -1,12 +1,14 @@
 #include "measure/stop_rule.h"
 
+#include <cmath>
+
 #include "measure/stats.h"
 
 namespace moetune {
 
 void Stopper::add(double us) {
   samples_.push_back(us);
-  total_s_ += us * 1e-6;
+  if (std::isfinite(us) && us > 0) total_s_ += us * 1e-6;
   cause_ = judge();
 }
 

@@ -34,7 +34,9 @@ struct EnumNames<StopCause> {
   static constexpr std::array<std::string_view, 4> names = {"not_yet", "quiet", "samples", "time"};
 };
 
-/// Fed with samples, says when to stop. One sample always fits, so that the slowest candidate still gets a number.
+/// Fed with samples, says when to stop: "quiet" once the noise is small enough after the least number and time,
+/// "samples" or "time" at the limits. Judged after each sample, so that the slowest candidate still gets one number.
+/// What is no time (NaN, infinite, not positive) counts as a sample only, so that a broken clock ends too.
 class Stopper {
  public:
   explicit Stopper(StopRule rule) : rule_(rule) {}

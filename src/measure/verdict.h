@@ -20,7 +20,8 @@ struct EnumNames<Speed> {
 inline constexpr double kLeastGain = 0.03;
 
 /// How `candidate` compares with `baseline`: faster or slower only past both kLeastGain of the baseline's median and
-/// two standard errors of the difference of the medians.
+/// two standard errors of the difference of the medians (the root of the sum of both errors' squares). Where either has
+/// no usable sample nothing is known to be faster: tie.
 [[nodiscard]] Speed compare(const Summary& candidate, const Summary& baseline);
 
 }  // namespace moetune
