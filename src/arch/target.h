@@ -68,7 +68,10 @@ struct Target {
 
 /// A GPU by product name, NVML name, alias ("H200_NVL", "rtx pro 6000") or target ("sm_120a", "12.0"), from
 /// data/gpus.toml and data/archs.toml. A marketing name that covers several products answers with the one the data
-/// marks as meant, or lists them.
+/// marks as meant, or lists them. A target stands for a chip of its capability with no product's numbers; its suffix is
+/// checked and changes nothing, since how code is compiled is the backend's choice. `features` holds what the
+/// capability has natively for at least one of its compile targets. `memory_bytes` is what the driver reports, else the
+/// size as sold in units of 10^9 bytes. An unknown name is an Error that names the nearest known ones.
 [[nodiscard]] Result<Target> find_gpu(std::string_view name);
 
 /// Whether a compute capability has an instruction feature, and for which compile targets ("120a"). See
@@ -80,10 +83,20 @@ struct EnumNames<Support> {
   static constexpr std::array<std::string_view, 3> names = {"no", "emulated", "native"};
 };
 
+/// How a fact about an instruction is known, from weak to strong: by memory (unverified), by documentation, by what the
+/// assembler accepts, by the machine code it makes.
+enum class Known { memory, documentation, assembler, machine_code };
+
+template <>
+struct EnumNames<Known> {
+  static constexpr std::array<std::string_view, 4> names = {"memory", "documentation", "assembler", "machine_code"};
+};
+
 struct ArchFeature {
   Support support = Support::no;
-  std::string targets;  ///< which targets of that capability have it: "any", "f/a", "a"
+  std::string targets;  ///< which targets of that capability have it: "any", "f/a", "a"; empty where none
   std::string note;
+  Known known = Known::memory;
 };
 /// The probed fact; an Error where the capability or the feature is not in the table.
 [[nodiscard]] Result<ArchFeature> arch_feature(std::string_view compute_capability, std::string_view feature);

@@ -1,1 +1,0 @@
-#include "arch/target.h"
