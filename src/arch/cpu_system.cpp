@@ -230,19 +230,6 @@ std::vector<int> allowed_processors() {
   return processors;
 }
 
-std::vector<int> parse_processor_list(std::string_view text) {
-  std::vector<int> processors;
-  for (const auto part : split(trimmed(text), ',')) {
-    const auto dash = part.find('-');
-    const auto first = number(part.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : number(part.substr(dash + 1));
-    if (!first || !last || *first < 0 || *last < *first || *last >= kMaxProcessors) return {};
-    for (auto i = *first; i <= *last && processors.size() < kMaxProcessors; ++i)
-      processors.push_back(static_cast<int>(i));
-  }
-  return processors;
-}
-
 std::optional<std::string> processor_name(const std::string& root) {
   const auto text = read_text(root + "/proc/cpuinfo");
   if (!text) return std::nullopt;

@@ -6,16 +6,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace moetune {
 
 /// Numbers of the processors the scheduler lets this process use; empty where it does not say.
 [[nodiscard]] std::vector<int> allowed_processors();
-
-/// "0-3,8,10-11" as Linux writes lists of processors; empty on anything else. At most 65536 of them.
-[[nodiscard]] std::vector<int> parse_processor_list(std::string_view text);
 
 /// The processor's name: "model name" of /proc/cpuinfo, on Arm its implementer and part numbers.
 [[nodiscard]] std::optional<std::string> processor_name(const std::string& root);

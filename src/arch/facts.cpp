@@ -87,6 +87,7 @@ Result<Facts> parse_facts(const EmbeddedFile& archs, const EmbeddedFile& gpus) {
   MOETUNE_TRY(auto archs_file, read_data_file<ArchsFile>(archs));
   MOETUNE_TRY(auto gpus_file, read_data_file<GpusFile>(gpus));
   Facts facts;
+  facts.archs_date = archs_file.date;
   facts.archs = std::move(archs_file.arch);
   facts.features = std::move(archs_file.feature);
   facts.gpus = std::move(gpus_file.gpu);

@@ -219,6 +219,7 @@ struct Facts {
     std::optional<std::size_t> meant;
   };
 
+  std::chrono::year_month_day archs_date{};  ///< when the capabilities were last gone through
   std::vector<Arch> archs;
   std::vector<Feature> features;
   std::vector<Gpu> gpus;

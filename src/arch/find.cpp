@@ -14,6 +14,11 @@ namespace {
 
 constexpr std::size_t kNamesShown = 5;
 
+std::string date_text(std::chrono::year_month_day date) {
+  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+                     static_cast<unsigned>(date.day()));
+}
+
 std::vector<std::string> native_features(const Facts& facts, std::string_view compute_capability) {
   std::vector<std::string> names;
   for (const auto& feature : facts.features)
@@ -30,12 +35,13 @@ Target target_of(const Facts& facts, const Arch& arch) {
   target.features = native_features(facts, arch.compute_capability);
   target.smem_per_block_bytes = arch.smem_per_block_bytes;
   target.smem_per_sm_bytes = arch.smem_per_sm_bytes;
-  target.source = "data/archs.toml";
+  target.source = "data/archs.toml, " + date_text(facts.archs_date);
   return target;
 }
 
 std::string source_of(const Gpu& gpu) {
-  std::string text = fmt::format("data/gpus.toml: {}; confidence {}", gpu.source, to_string(gpu.confidence));
+  std::string text =
+      fmt::format("data/gpus.toml, {}: {}; confidence {}", date_text(gpu.date), gpu.source, to_string(gpu.confidence));
   if (!gpu.unverified.empty()) text += fmt::format("; from memory: {}", fmt::join(gpu.unverified, ", "));
   return text;
 }
