@@ -20,12 +20,10 @@ constexpr int kIndexDepth = 8;  // metadata may hold anything; two levels matter
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 
-/// Reads {"metadata": …, "weight_map": {"tensor": "file", …}}; other keys are passed over.
 class IndexVisitor : public JsonVisitor {
  public:
-  std::vector<std::string> files;  ///< in order of appearance
-  std::map<std::string, std::size_t, std::less<>> file_of;
-  bool found = false;
+  ShardIndex index;
+  bool found = false;  ///< a weight_map, that is
 
   Status begin(int depth, bool object) override {
     if (depth == 1 && !object) return fail("a list, not an object with a weight_map");
@@ -54,7 +52,7 @@ class IndexVisitor : public JsonVisitor {
     if (depth != 2) return fail("weight_map is not an object");
     if (file == nullptr) return fail(fmt::format("{}: its file is not text", printable(tensor_)));
     MOETUNE_TRY(const std::size_t number, file_number(*file));
-    if (!file_of.emplace(tensor_, number).second) return fail(fmt::format("{} comes twice", printable(tensor_)));
+    if (!index.file_of.emplace(tensor_, number).second) return fail(fmt::format("{} comes twice", printable(tensor_)));
     return {};
   }
 
@@ -66,10 +64,10 @@ class IndexVisitor : public JsonVisitor {
         !file.ends_with(kSuffix))
       return fail(fmt::format("{}: its file {} is not the name of a .safetensors file in this folder",
                               printable(tensor_), printable(file)));
-    if (files.size() == kMostShards) return fail(fmt::format("more than {} files", kMostShards));
-    numbers_.emplace(file, files.size());
-    files.emplace_back(file);
-    return files.size() - 1;
+    if (index.files.size() == kMostShards) return fail(fmt::format("more than {} files", kMostShards));
+    numbers_.emplace(file, index.files.size());
+    index.files.emplace_back(file);
+    return index.files.size() - 1;
   }
 
   bool in_map_ = false;
@@ -113,13 +111,19 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
   return checkpoint;
 }
 
+Result<ShardIndex> parse_shard_index(std::string_view text) {
+  IndexVisitor visitor;
+  MOETUNE_CHECK(visit_json(text, kIndexDepth, visitor));
+  if (!visitor.found) return fail("no weight_map in it");
+  return std::move(visitor.index);
+}
+
 Status Checkpoint::read_index(const std::string& path) {
   MOETUNE_TRY(const std::string text, read_file(path, kLongestIndex));
-  IndexVisitor index;
-  if (auto status = visit_json(text, kIndexDepth, index); !status) return fail_in(path, status.error());
-  if (!index.found) return fail(path + ": no weight_map in it");
-  for (const std::string& file : index.files) shards_.push_back({folder_ + "/" + file, std::nullopt, {}});
-  shard_of_ = std::move(index.file_of);
+  auto index = parse_shard_index(text);
+  if (!index) return fail_in(path, std::move(index).error());
+  for (const std::string& file : index->files) shards_.push_back({folder_ + "/" + file, std::nullopt, {}});
+  shard_of_ = std::move(index->file_of);
   return {};
 }
 

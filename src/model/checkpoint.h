@@ -25,6 +25,16 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
+/// Which file holds which tensor.
+struct ShardIndex {
+  std::vector<std::string> files;                           ///< in order of appearance
+  std::map<std::string, std::size_t, std::less<>> file_of;  ///< by tensor name, a place in `files`
+};
+
+/// Reads the text of a model.safetensors.index.json: {"weight_map": {"tensor": "file", …}}; its other keys are passed
+/// over. Errors: not such an object, a tensor that comes twice, a file name that is not a plain *.safetensors name.
+[[nodiscard]] Result<ShardIndex> parse_shard_index(std::string_view text);
+
 /// Not for several threads at once: finding a tensor may map a file.
 class Checkpoint {
  public:
