@@ -12,7 +12,7 @@
 namespace moetune::cuda {
 namespace {
 
-constexpr std::size_t kMaxWarningBytes = 16'000, kMaxErrorBytes = 2000;
+constexpr std::size_t kMaxWarningBytes = 16'000, kMaxErrorBytes = 2000, kMaxErrorLines = 50;
 
 std::string_view trimmed(std::string_view line) {
   const auto first = line.find_first_not_of(" \t\r");
@@ -93,7 +93,7 @@ std::string errors_of(std::string_view log) {
   std::vector<std::string_view> lines;
   each_line(log, [&lines](std::string_view line) {
     // "1 error detected in the compilation" counts what the other lines say.
-    if (!contains_any(line, {"error", "fatal", "detected during instantiation"}) ||
+    if (lines.size() >= kMaxErrorLines || !contains_any(line, {"error", "fatal", "detected during instantiation"}) ||
         contains_any(line, {" detected in the compilation", "Ptx assembly aborted"}))
       return;
     if (std::find(lines.begin(), lines.end(), trimmed(line)) == lines.end()) lines.push_back(trimmed(line));
@@ -108,22 +108,22 @@ std::string errors_of(std::string_view log) {
     words += (words.empty() ? "" : "; ") + std::string(line);
   }
   if (words.size() > kMaxErrorBytes) words = words.substr(0, kMaxErrorBytes) + "...";
-  return words.empty() ? "the compiler gave no words" : words;
+  return words;
 }
 
 Reason reason_of(std::string_view log, const std::string& target, const std::string& compiler) {
+  const auto errors = errors_of(log);
+  const auto have =
+      fmt::format("{} for {}: {}", compiler, target, errors.empty() ? "it gave no words" : std::string_view(errors));
   std::optional<Reason> known;
   each_line(log, [&](std::string_view line) {
     if (known) return;
-    if (auto shared = too_much_shared(line, target))
-      known = *std::move(shared);
-    else if (is_missing_instruction(line))
-      known = Reason{ReasonCode::arch, fmt::format("{} for {}: {}", compiler, target, errors_of(log)),
+    known = too_much_shared(line, target);
+    if (!known && is_missing_instruction(line))
+      known = Reason{ReasonCode::arch, have,
                      fmt::format("a target with {}", quoted(line).empty() ? "that instruction" : quoted(line)), "", ""};
   });
-  if (known) return *std::move(known);
-  return {ReasonCode::toolchain, fmt::format("{} for {}: {}", compiler, target, errors_of(log)),
-          "a program that compiles", "", ""};
+  return known ? *std::move(known) : Reason{ReasonCode::toolchain, have, "a program that compiles", "", ""};
 }
 
 }  // namespace moetune::cuda

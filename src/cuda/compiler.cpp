@@ -68,11 +68,13 @@ class Program {
     if (program_ != nullptr) (void)api_.destroy(&program_);
   }
 
-  [[nodiscard]] nvrtc::Code compile(const std::string& target, const std::vector<std::string>& options) {
+  /// `report`: the assembler tells of every kernel what it takes (-v).
+  [[nodiscard]] nvrtc::Code compile(const std::string& target, const std::vector<std::string>& options, bool report) {
     if (code_ != nvrtc::kSuccess) return code_;
     const std::string architecture = "--gpu-architecture=" + target;
     // --no-source-include: headers are the embedded ones, never files of the current folder.
-    std::vector<const char*> all = {architecture.c_str(), "--std=c++20", "--no-source-include", "--ptxas-options=-v"};
+    std::vector<const char*> all = {architecture.c_str(), "--std=c++20", "--no-source-include"};
+    if (report) all.push_back("--ptxas-options=-v");
     for (const auto& option : options) all.push_back(option.c_str());
     return code_ = api_.compile(program_, static_cast<int>(all.size()), all.data());
   }
@@ -150,7 +152,7 @@ std::optional<std::string> Compiler::adopt(const DynamicLibrary& library) {
   const auto targets = plain_targets();
   if (targets.empty()) return "it supports no target";
   Program program(api_, {"empty.cu", "", {}, "", {}, {}});
-  const auto code = program.compile(fmt::format("sm_{}", targets.back()), {});
+  const auto code = program.compile(fmt::format("sm_{}", targets.back()), {}, false);
   std::size_t bytes = 0;
   if (code == nvrtc::kBuiltinOperationFailure)
     return fmt::format("it does not find {}, which belongs beside it", builtins.filename().string());
@@ -176,7 +178,7 @@ bool Compiler::knows(const std::string& target) const {
     if (const auto found = known_.find(target); found != known_.end()) return found->second;
   }
   Program program(api_, {"empty.cu", "", {}, "", {}, {}});
-  const bool known = program.compile(target, {}) == nvrtc::kSuccess;
+  const bool known = program.compile(target, {}, false) == nvrtc::kSuccess;
   const std::lock_guard lock(mutex_);
   return known_[target] = known;
 }
@@ -208,10 +210,14 @@ CompileResult Compiler::compile(const KernelSource& source) const {
     return tl::unexpected(
         CompileFailure{{ReasonCode::toolchain, *what, "a source that stands alone", "", source_of(source)}, false});
   Program program(api_, source);
-  const auto code = program.compile(source.target, source.options);
+  const auto code = program.compile(source.target, source.options, true);
   const auto log = program.log();
-  if (code != nvrtc::kSuccess) return tl::unexpected(failure(source, code, log));
-  return collect(source, program.get(), log);
+  if (code == nvrtc::kSuccess) return collect(source, program.get(), log);
+  if (code != nvrtc::kCompilation || !errors_of(log).empty()) return tl::unexpected(failure(source, code, log));
+  // Where the report is asked for, NVRTC 12.8 and 13.0 put it in the place of some of the assembler's errors.
+  Program again(api_, source);
+  const auto second = again.compile(source.target, source.options, false);
+  return tl::unexpected(failure(source, second == nvrtc::kSuccess ? code : second, again.log()));
 }
 
 std::string Compiler::source_of(const KernelSource& source) const {
