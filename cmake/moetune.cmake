@@ -47,6 +47,27 @@ function(moetune_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
 
+option(MOETUNE_GPU_TESTS "Register the tests that need a GPU with ctest" OFF)
+
+# moetune_gpu_test(NAME …): as moetune_test, of what needs a GPU. Always built; registered, with the label gpu, only where MOETUNE_GPU_TESTS is on.
+function(moetune_gpu_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  if(MOETUNE_GPU_TESTS)
+    moetune_test(${name} SOURCES ${ARG_SOURCES} LINK ${ARG_LINK} LABELS gpu TIMEOUT 600)
+  elseif(MOETUNE_TESTS)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE moetune_options ${ARG_LINK} GTest::gmock GTest::gtest_main)
+    target_compile_definitions(${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  endif()
+endfunction()
+
+# moetune_needs_nvrtc(TEST): ctest runs it with the NVRTC of scripts/install_nvrtc, where that has been run.
+function(moetune_needs_nvrtc name)
+  if(TEST ${name} AND EXISTS ${PROJECT_SOURCE_DIR}/build/nvrtc/libnvrtc.so.13)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MOETUNE_NVRTC=${PROJECT_SOURCE_DIR}/build/nvrtc)
+  endif()
+endfunction()
+
 # moetune_embed(TARGET SYMBOL FILES …): compiles the files' text into TARGET as `std::span<const moetune::EmbeddedFile> moetune::SYMBOL()`,
 # named by their path relative to the project. See base/embedded.h.
 function(moetune_embed target symbol)

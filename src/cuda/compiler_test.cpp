@@ -134,11 +134,15 @@ TEST_F(CompilerTest, TooMuchStaticSharedMemoryIsASharedMemoryReason) {
   ASSERT_FALSE(kernel);
   EXPECT_EQ(kernel.error().reason.code, ReasonCode::shared_memory);
   EXPECT_EQ(kernel.error().reason.have, "kernel large declares 240000 bytes of shared memory");
-  EXPECT_EQ(kernel.error().reason.need, "at most 101376 bytes for sm_120a");  // 99 KB
+  EXPECT_THAT(kernel.error().reason.need, ::testing::MatchesRegex("at most [0-9]+ bytes for sm_120a"));
+  // 99 KB; older assemblers allow no more than 48 KB of static shared memory on any target.
+  if (compiler_->version() == "13.0") {
+    EXPECT_EQ(kernel.error().reason.need, "at most 101376 bytes for sm_120a");
+  }
 }
 
 TEST_F(CompilerTest, AnUnknownTargetIsNotTheProgramsFault) {
-  for (const std::string target : {"sm_70", "sm_75a", "sm_12", "nonsense", ""}) {
+  for (const std::string target : {"sm_30", "sm_75a", "sm_12", "nonsense", ""}) {
     const auto kernel = compiler_->compile(scale_kernel(target));
     ASSERT_FALSE(kernel) << target;
     EXPECT_FALSE(kernel.error().in_source);

@@ -195,8 +195,8 @@ TEST_F(ModuleCacheTest, ARefusalIsKept) {
 
 TEST_F(ModuleCacheTest, AFailureOfTheSurroundingsIsNot) {
   ModuleCache cache(compiler_, options());
-  EXPECT_FALSE(cache.get(scale_kernel("sm_70")));
-  EXPECT_FALSE(cache.get(scale_kernel("sm_70")));
+  EXPECT_FALSE(cache.get(scale_kernel("sm_30")));
+  EXPECT_FALSE(cache.get(scale_kernel("sm_30")));
   EXPECT_EQ(cache.counts().compiled, 2);
   EXPECT_TRUE(entries().empty());
 }
