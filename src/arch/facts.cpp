@@ -2,14 +2,11 @@
 
 #include <algorithm>
 
+#include "arch/arch_data.h"
 #include "arch/facts_check.h"
 #include "arch/toml_reader.h"
 
 namespace moetune {
-
-/// Embedded by the build: data/archs.toml and data/gpus.toml.
-std::span<const EmbeddedFile> arch_data();
-
 namespace {
 
 constexpr std::int64_t kFormatVersion = 1;

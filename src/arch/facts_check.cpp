@@ -153,6 +153,8 @@ Status add_product(const TomlReader& file, Facts& facts, std::size_t place, cons
 Status add_families(const TomlReader& file, Facts& facts, std::size_t place, const std::string& where) {
   const Gpu& gpu = facts.gpus[place];
   for (const auto& name : gpu.family) {
+    if (name_key(name).empty() || name.size() > kMaxNameBytes)
+      return file.fail_at(gpu.line, where + ".family", fmt::format("{} cannot be looked up", quoted_name(name)));
     auto& family = facts.families[name_key(name)];
     if (!family.gpus.empty() && family.gpus.back() == place)
       return file.fail_at(gpu.line, where + ".family", fmt::format("{} is listed twice", quoted_name(name)));

@@ -148,6 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"H200 SXM", "- _", "gpus.toml:3: gpu[0].aliases: ", "cannot be looked up"},
         Broken{"family = [\"H2\"]", "family = [\"H200\"]", "gpus.toml:3: gpu[0].default_of: ", "is not in"},
         Broken{"family = [\"H2\"]", "family = [\"H2\", \"h-2\"]", "gpus.toml:3: gpu[0].family: ", "listed twice"},
+        Broken{"family = [\"H2\"]", "family = [\"H2\", \"-\"]", "gpus.toml:3: gpu[0].family: ", "cannot be looked up"},
         Broken{"family = [\"H2\"]", "family = [\"H2\", \"H3\"]", "gpus.toml:3: family: ", "covers one product only"},
         Broken{"NVL\"\n", "NVL\"\ndefault_of = [\"H2\"]\n", "gpus.toml:18: gpu[1].default_of: ", "already means"},
         Broken{"\"9.0\"", "\"9.5\"", "gpus.toml:3: gpu[0].compute_capability: ", "is not in data/archs.toml"},

@@ -107,6 +107,7 @@ std::optional<Result<Target>> target_by_generation(const Facts& facts, const std
   if (archs.empty()) return std::nullopt;
   if (archs.size() == 1) return target_of(facts, *archs.front());
   std::vector<std::string_view> names;
+  names.reserve(archs.size());
   for (const auto* arch : archs) names.push_back(arch->targets.front().name);
   return fail(
       fmt::format("{} is {} compute capabilities that run different code", archs.front()->generation, archs.size()),
