@@ -28,10 +28,10 @@ Result<Config> chosen_config(const std::string& text, const Space& space, Config
     std::string axes;
     for (const auto& axis : space.axes) axes += (axes.empty() ? "" : ", ") + axis.name;
     if (found == config.values.end())
-      return fail(fmt::format("--config: '{}' sets nothing", printable(part.substr(0, 60))), {"axes: " + axes});
+      return fail(fmt::format("--config: '{}' sets nothing", for_terminal(part.substr(0, 60))), {"axes: " + axes});
     const auto number = CLI::detail::lexical_cast(part.substr(equals + 1), found->second);
     if (!number)
-      return fail(fmt::format("--config: '{}' is not a whole number", printable(part.substr(equals + 1, 60))));
+      return fail(fmt::format("--config: '{}' is not a whole number", for_terminal(part.substr(equals + 1, 60))));
   }
   if (!space.contains(config))
     return fail(fmt::format("--config: {} is outside the space", describe(config)),

@@ -47,7 +47,7 @@ void results(const ResultsOptions& options, Context& context) {
     filter.status = parse_enum<OutcomeStatus>(options.status);
     if (!filter.status)
       return report_error(context,
-                          Error{fmt::format("--status: '{}' is not known", printable(options.status.substr(0, 40))),
+                          Error{fmt::format("--status: '{}' is not known", for_terminal(options.status.substr(0, 40))),
                                 {fmt::format("one of {}", fmt::join(EnumNames<OutcomeStatus>::names, ", "))}});
   }
   const std::string path = options.store.empty() ? Store::default_path() : options.store;

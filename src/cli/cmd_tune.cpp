@@ -25,7 +25,7 @@ Result<TuneRequest> request_of(const TuneOptions& options, const Run& run) {
   MOETUNE_TRY(const Budget budget, parse_budget(options.budget));
   const auto strategy = parse_enum<StrategyKind>(options.strategy);
   if (!strategy)
-    return fail(fmt::format("--strategy: '{}' is not known", printable(options.strategy.substr(0, 40))),
+    return fail(fmt::format("--strategy: '{}' is not known", for_terminal(options.strategy.substr(0, 40))),
                 {fmt::format("one of {}", fmt::join(EnumNames<StrategyKind>::names, ", "))});
   TuneRequest request;
   request.identity = run.identity;
@@ -64,7 +64,7 @@ std::string failures_text(const TuneReport& report) {
       if (evaluated.outcome.status != OutcomeStatus::ok)
         text += fmt::format("  {} tokens, {} {}: {}: {}\n", row.workload.tokens, evaluated.candidate.backend,
                             describe(evaluated.candidate.config), to_string(evaluated.outcome.status),
-                            printable(evaluated.outcome.diagnosis));
+                            for_terminal(evaluated.outcome.diagnosis));
   return text.empty() ? "" : "failed candidates:\n" + text;
 }
 

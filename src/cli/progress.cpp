@@ -26,7 +26,7 @@ void Progress::show(const std::string& text) {
   const double now = now_s();
   if (now - last_ < (terminal_ ? kTerminalEveryS : kLogEveryS)) return;
   last_ = now;
-  const std::string line = printable(text).substr(0, kTerminalWidth);
+  const std::string line = for_terminal(text).substr(0, kTerminalWidth);
   std::fputs(terminal_ ? ("\r" + line + "\x1b[K").c_str() : (line + "\n").c_str(), stderr);
   std::fflush(stderr);
   open_ = terminal_;

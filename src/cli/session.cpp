@@ -29,7 +29,7 @@ Result<std::vector<const Backend*>> choose_backends(const std::string& list, con
     if (backend == nullptr) {
       std::string known;
       for (const auto& b : registry.backends()) known += (known.empty() ? "" : ", ") + b->id();
-      return fail(fmt::format("--backends: no backend '{}'", printable(id.substr(0, 60))), {"known ones: " + known});
+      return fail(fmt::format("--backends: no backend '{}'", for_terminal(id.substr(0, 60))), {"known ones: " + known});
     }
     if (std::find(chosen.begin(), chosen.end(), backend) == chosen.end()) chosen.push_back(backend);
     begin = end + 1;
@@ -106,13 +106,13 @@ Result<Run> start_run(const RunOptions& options, Context& context) {
 
 std::string heading(const Run& run) {
   std::string text =
-      fmt::format("{}\n  layer:    {}\n  weights:  {}\n  target:   {}\n", printable(run.choice.model.geometry.model),
-                  describe(run.choice.problem), printable(run.choice.weights_origin()), describe(run.target));
+      fmt::format("{}\n  layer:    {}\n  weights:  {}\n  target:   {}\n", for_terminal(run.choice.model.geometry.model),
+                  describe(run.choice.problem), for_terminal(run.choice.weights_origin()), describe(run.target));
   text += fmt::format(
       "  ceilings: cold read {:.1f} GB/s, copy {:.1f} GB/s, multiply-add {:.0f} GFLOP/s, measured in this run\n",
       run.ceilings.read_gb_s, run.ceilings.copy_gb_s, run.ceilings.bf16_tflops * 1e3);
   for (const auto& assumption : run.choice.model.geometry.assumed)
-    text += "  assumed:  " + printable(assumption) + "\n";
+    text += "  assumed:  " + for_terminal(assumption) + "\n";
   return text;
 }
 

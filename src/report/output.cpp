@@ -64,8 +64,8 @@ std::string describe(const Reason& reason) {
 }
 
 std::string error_text(const Error& error) {
-  std::string text = "moetune: error: " + printable(error.what) + "\n";
-  for (const auto& hint : error.hints) text += "  hint: " + printable(hint) + "\n";
+  std::string text = "moetune: error: " + for_terminal(error.what) + "\n";
+  for (const auto& hint : error.hints) text += "  hint: " + for_terminal(hint) + "\n";
   return text;
 }
 

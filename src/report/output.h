@@ -6,6 +6,7 @@
 #include "arch/target.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/reason.h"
 #include "model/problem.h"
 
 namespace moetune {

@@ -34,7 +34,7 @@ std::string pad(const std::string& text, std::size_t width, Table::Align align) 
 
 }  // namespace
 
-std::string printable(std::string_view text) {
+std::string for_terminal(std::string_view text) {
   std::string clean;
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
@@ -73,7 +73,7 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
 
 void Table::row(std::vector<std::string> cells) {
   cells.resize(columns_.size());
-  for (auto& cell : cells) cell = printable(cell);
+  for (auto& cell : cells) cell = for_terminal(cell);
   rows_.push_back(std::move(cells));
 }
 

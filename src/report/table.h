@@ -37,7 +37,7 @@ class Table {
 
 /// What a terminal may be shown: control characters (escape sequences among them) become spaces, bytes that are not
 /// UTF-8 become '?'.
-[[nodiscard]] std::string printable(std::string_view text);
+[[nodiscard]] std::string for_terminal(std::string_view text);
 
 /// Short forms for people: "1.23 GB", "4.7 MB"; "12.3", "1234"; "950 us", "1.25 ms", "3 min 20 s".
 [[nodiscard]] std::string show_bytes(double bytes);
