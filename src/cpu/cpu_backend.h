@@ -24,4 +24,15 @@ class CpuDecode : public CpuBackend {
                                                       const Target& target) const override;
 };
 
+/// Dequantises panels of weights once into the cache and multiplies them by many tokens.
+class CpuPrefill : public CpuBackend {
+ public:
+  [[nodiscard]] std::string id() const override { return "moetune:cpu_prefill"; }
+  [[nodiscard]] std::string summary() const override;
+  [[nodiscard]] Space space(const Problem& problem, const Target& target, std::int64_t tokens) const override;
+  [[nodiscard]] Config default_config(const Problem& problem, const Target& target, std::int64_t tokens) const override;
+  [[nodiscard]] Result<std::unique_ptr<Session>> open(const Problem& problem, const Layer& layer,
+                                                      const Target& target) const override;
+};
+
 }  // namespace moetune

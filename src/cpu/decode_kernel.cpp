@@ -17,6 +17,7 @@ TileKernel decode_kernel(const WeightSpec& spec, std::int64_t k, const DecodeSha
     case WeightFormat::nvfp4:
     case WeightFormat::mxfp4:
     case WeightFormat::int4:
+      kernel = nibble_decode_kernel(spec, k, shape);
       break;
   }
   return kernel.run != nullptr ? kernel : half_decode_kernel(spec, k, shape);

@@ -8,6 +8,7 @@ namespace moetune {
 void register_cpu(Registry& registry) {
   registry.add(std::make_unique<CpuDevice>());
   registry.add(std::make_unique<CpuDecode>());
+  registry.add(std::make_unique<CpuPrefill>());
 }
 
 }  // namespace moetune

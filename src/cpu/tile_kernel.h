@@ -43,5 +43,13 @@ struct DecodeShape {
 /// Families of decode_kernel, one source file each. Those for formats fixed by name need a spec that fits them.
 [[nodiscard]] TileKernel half_decode_kernel(const WeightSpec& spec, std::int64_t k, const DecodeShape& shape);
 [[nodiscard]] TileKernel fp8_decode_kernel(const WeightSpec& spec, std::int64_t k, const DecodeShape& shape);
+[[nodiscard]] TileKernel nibble_decode_kernel(const WeightSpec& spec, std::int64_t k, const DecodeShape& shape);
+
+/// The prefill form: panels of up to `rows` rows (the tile's) by k_chunk columns are dequantised once, then used for
+/// `inputs` (2, 3 or 4) inputs at a time.
+struct PrefillShape {
+  std::int64_t rows = 1, k_chunk = 256, inputs = 3;
+};
+[[nodiscard]] TileKernel prefill_kernel(const WeightSpec& spec, std::int64_t k, const PrefillShape& shape);
 
 }  // namespace moetune

@@ -119,6 +119,22 @@ struct Fp8Weights {
 #endif
 };
 
+/// The MX scales (a power of two per 32 columns, times `factor`) of the chunk of a row at `column`, of whose weights
+/// `columns` exist: lane i is for weights 4i … 4i + 3. `scales` are those of the whole row.
+HWY_INLINE Floats mx_chunk_scale(const std::byte* scales, std::int64_t column, std::int64_t columns, float factor) {
+  constexpr std::int64_t kGroup = 32;
+  const FloatTag d;
+  const auto scale = [scales, factor](std::int64_t group)
+                         HWY_ATTR { return e8m0_to_float(load_element<std::uint8_t>(scales, group)) * factor; };
+  const Floats first = hn::Set(d, scale(column / kGroup));
+#if HWY_CAP_GE512
+  if (columns > kGroup) return hn::ConcatLowerLower(d, hn::Set(d, scale(column / kGroup + 1)), first);
+#else
+  (void)columns;
+#endif
+  return first;
+}
+
 /// Floats of one arranged row of k activations: whole chunks.
 constexpr std::int64_t arranged_floats(std::int64_t k) { return round_up(k, kChunk < 16 ? 16 : kChunk); }
 
