@@ -29,7 +29,8 @@ using Result = tl::expected<T, Error>;
 using Status = Result<void>;
 
 /// The failing end of a Result: `return fail("8 experts do not divide by EP 3", {"use --ep 2, 4 or 8"});`
-[[nodiscard]] inline tl::unexpected<Error> fail(std::string what, std::vector<std::string> hints = {}, ErrorKind kind = ErrorKind::other) {
+[[nodiscard]] inline tl::unexpected<Error> fail(std::string what, std::vector<std::string> hints = {},
+                                                ErrorKind kind = ErrorKind::other) {
   return tl::unexpected<Error>(Error{std::move(what), std::move(hints), kind});
 }
 

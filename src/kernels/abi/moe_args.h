@@ -1,9 +1,9 @@
 // What the host hands to the kernels of one layer. Shared by host and device; plain data, no includes.
 //
-// Weights are repacked once (gpu/pack.h). A *row tile* is 16 rows, a *chunk* is 64 columns; a matrix of N rows and K columns has
-// ceil(N/16) row tiles of ceil(K/64) chunks, padded with zeros. Within (tile, chunk) lane l of a warp owns rows 2·(l/4) and 2·(l/4)+1 and
-// columns 16·(l%4) … +15, and finds them in `units` consecutive groups of 32 lanes × 16 bytes;
-// kernels/common/fragment.cuh has the bits of each format.
+// Weights are repacked once (gpu/pack.h). A *row tile* is 16 rows, a *chunk* is 64 columns; a matrix of N rows and K
+// columns has ceil(N/16) row tiles of ceil(K/64) chunks, padded with zeros. Within (tile, chunk) lane l of a warp owns
+// rows 2·(l/4) and 2·(l/4)+1 and columns 16·(l%4) … +15, and finds them in `units` consecutive groups of 32 lanes × 16
+// bytes; kernels/common/fragment.cuh has the bits of each format.
 //
 // For the first projection of a gated layer tiles of gate and up rows alternate (gate 0, up 0, gate 1, up 1, …).
 #pragma once
@@ -38,11 +38,12 @@ struct MoeCall {
   int hidden;
   int intermediate;
   int experts;
-  int tile_tokens;   ///< pairs a MoeTile holds at most
+  int tile_tokens;    ///< pairs a MoeTile holds at most
   int* sorted_pairs;  ///< [tokens·top_k]: pair numbers (token·top_k + choice) by expert
   MoeTile* tiles;     ///< [max tiles]
   int* tile_count;    ///< [1]
-  int* next_item;     ///< [1], zeroed by align_pairs: how many items of the first projection were taken beyond the first of each block
+  int* next_item;  ///< [1], zeroed by align_pairs: how many items of the first projection were taken beyond the first
+                   ///< of each block
   unsigned short* middle;  ///< bf16 [tokens·top_k][intermediate padded to 64], by sorted position
   unsigned short* pairs;   ///< bf16 [tokens·top_k][hidden], by pair number, already weighted
 };

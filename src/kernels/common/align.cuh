@@ -1,4 +1,5 @@
-// Sorts (token, expert) pairs by expert and cuts them into tiles, on the device, in one block: no host ever waits for a count.
+// Sorts (token, expert) pairs by expert and cuts them into tiles, on the device, in one block: no host ever waits for a
+// count.
 #pragma once
 
 #include "abi/moe_args.h"
@@ -6,7 +7,8 @@
 
 namespace moetune {
 
-/// Exclusive sum over the block of one value a thread; `total` gets the sum of all. `scratch`: 33 ints of shared memory.
+/// Exclusive sum over the block of one value a thread; `total` gets the sum of all. `scratch`: 33 ints of shared
+/// memory.
 template <int kThreads>
 __device__ __forceinline__ int exclusive_sum(int value, int* scratch, int& total) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -42,18 +44,20 @@ __device__ __forceinline__ void for_each_local_pair(const MoeCall& call, const V
   for (int first = threadIdx.x; first < pairs; first += kThreads * kBatch) {
     u32 expert[kBatch];
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) expert[i] = first + i * kThreads < pairs ? static_cast<u32>(call.ids[first + i * kThreads]) : ~0U;
+    for (int i = 0; i < kBatch; ++i)
+      expert[i] = first + i * kThreads < pairs ? static_cast<u32>(call.ids[first + i * kThreads]) : ~0U;
 #pragma unroll
     for (int i = 0; i < kBatch; ++i)
       if (expert[i] < static_cast<u32>(call.experts)) visit(first + i * kThreads, static_cast<int>(expert[i]));
   }
 }
 
-/// One block. Shared memory: (experts + 33) ints. Pairs of an expert keep no particular order. Ids outside 0 … experts-1 are skipped.
+/// One block. Shared memory: (experts + 33) ints. Pairs of an expert keep no particular order. Ids outside 0 …
+/// experts-1 are skipped.
 template <int kThreads>
 __device__ void align_pairs(const MoeCall& call) {
   extern __shared__ int shared_ints[];
-  int* counts = shared_ints;                 // pairs of each expert, then the place of its next pair
+  int* counts = shared_ints;  // pairs of each expert, then the place of its next pair
   int* scratch = shared_ints + call.experts;
   for (int e = threadIdx.x; e < call.experts; e += kThreads) counts[e] = 0;
   __syncthreads();
@@ -77,7 +81,8 @@ __device__ void align_pairs(const MoeCall& call) {
     *call.next_item = 0;
   }
   __syncthreads();
-  for_each_local_pair<kThreads>(call, [&](int pair, int expert) { call.sorted_pairs[atomicAdd(&counts[expert], 1)] = pair; });
+  for_each_local_pair<kThreads>(call,
+                                [&](int pair, int expert) { call.sorted_pairs[atomicAdd(&counts[expert], 1)] = pair; });
 }
 
 }  // namespace moetune

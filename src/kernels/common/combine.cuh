@@ -8,12 +8,13 @@
 
 namespace moetune {
 
-/// output[t] = sum over the token's local experts of pairs[t·top_k + k], which carry the routing weight already. One thread makes eight
-/// columns; a grid of any size. hidden is a multiple of 8.
+/// output[t] = sum over the token's local experts of pairs[t·top_k + k], which carry the routing weight already. One
+/// thread makes eight columns; a grid of any size. hidden is a multiple of 8.
 __device__ __forceinline__ void combine_pairs(const MoeCall& call) {
   const int vectors = call.hidden / 8;
   const i64 all = static_cast<i64>(call.tokens) * vectors;
-  for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < all; i += static_cast<i64>(gridDim.x) * blockDim.x) {
+  for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < all;
+       i += static_cast<i64>(gridDim.x) * blockDim.x) {
     const int token = static_cast<int>(i / vectors);
     const int column = static_cast<int>(i % vectors) * 8;
     float sum[8] = {};

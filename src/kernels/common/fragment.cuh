@@ -1,18 +1,20 @@
 // Repacked weights as operands of mma.m16n8k16: what a lane holds of a 16 × 64 piece of a matrix, format by format.
 //
-// A chunk is 16 rows × 64 columns. Lane l holds rows 2r and 2r+1 (r = l / 4) and columns 16q … 16q+15 (q = l % 4). The order of rows and
-// columns inside a product is free as long as both operands agree, and this one makes everything wide: a lane's weights are consecutive, one
-// NVFP4 scale covers exactly what a lane holds of a row, a lane's activations are 32 consecutive bytes, and two consecutive rows of a result
-// lie in one lane. Step s (0 … 3) of a chunk multiplies columns 16q+4s … 16q+4s+3: the first two are the operand's columns 2q, 2q+1, the
-// other two its columns 2q+8, 2q+9; row 2r is its row r, row 2r+1 its row r+8.
+// A chunk is 16 rows × 64 columns. Lane l holds rows 2r and 2r+1 (r = l / 4) and columns 16q … 16q+15 (q = l % 4). The
+// order of rows and columns inside a product is free as long as both operands agree, and this one makes everything
+// wide: a lane's weights are consecutive, one NVFP4 scale covers exactly what a lane holds of a row, a lane's
+// activations are 32 consecutive bytes, and two consecutive rows of a result lie in one lane. Step s (0 … 3) of a chunk
+// multiplies columns 16q+4s … 16q+4s+3: the first two are the operand's columns 2q, 2q+1, the other two its columns
+// 2q+8, 2q+9; row 2r is its row r, row 2r+1 its row r+8.
 //
 // Bits of a lane's units (16 bytes each, words x y z w; c0 … c3 the four columns of a step):
 //   bf16   unit s:  x = row 2r c0 c1, y = row 2r+1 c0 c1, z = row 2r c2 c3, w = row 2r+1 c2 c3
-//   8 bit  unit u, steps 2u, 2u+1: x, y = rows 2r, 2r+1 of step 2u; z, w of step 2u+1; bytes of a word, lowest first: c2 c0 c3 c1
-//   e2m1   one unit: x, y = rows 2r, 2r+1 of steps 0, 1; z, w of steps 2, 3. A word holds four pairs of columns (step a: c0 c1, c2 c3; step b
-//          the same), the first of a pair in bits 0-15, the other in bits 16-31. Sign and magnitude of pair p lie, in its half, at bits
-//          15, 8-6 | 12, 5-3 | 9, 2-0 | 14, 13 11 10, so that shifts of 0, 3 and 6 bring three of four pairs to where bf16 has its
-//          sign, two lowest exponent bits and highest fraction bit.
+//   8 bit  unit u, steps 2u, 2u+1: x, y = rows 2r, 2r+1 of step 2u; z, w of step 2u+1; bytes of a word, lowest first:
+//   c2 c0 c3 c1 e2m1   one unit: x, y = rows 2r, 2r+1 of steps 0, 1; z, w of steps 2, 3. A word holds four pairs of
+//   columns (step a: c0 c1, c2 c3; step b
+//          the same), the first of a pair in bits 0-15, the other in bits 16-31. Sign and magnitude of pair p lie, in
+//          its half, at bits 15, 8-6 | 12, 5-3 | 9, 2-0 | 14, 13 11 10, so that shifts of 0, 3 and 6 bring three of
+//          four pairs to where bf16 has its sign, two lowest exponent bits and highest fraction bit.
 //   int4   the same words and pairs; pair p at bits 4p … 4p+3 of its half
 #pragma once
 
@@ -25,7 +27,8 @@ namespace moetune {
 
 enum class Format { bf16, fp8, fp8_block, mxfp8, nvfp4, mxfp4, int4, int4_zero, int4_group32, int4_group32_zero };
 
-/// Storage of one format. kUnits: 16-byte units of a lane and chunk. kScaleColumns: scales along a chunk (0: none inside the loop).
+/// Storage of one format. kUnits: 16-byte units of a lane and chunk. kScaleColumns: scales along a chunk (0: none
+/// inside the loop).
 template <Format kFormat>
 struct FormatTraits;
 template <>
@@ -69,7 +72,8 @@ struct FormatTraits<Format::int4_group32_zero> {
   static constexpr int kUnits = 1, kScaleColumns = 2, kScaleBytes = 8;
 };
 template <Format kFormat>
-constexpr bool kIsInt4 = kFormat == Format::int4 || kFormat == Format::int4_zero || kFormat == Format::int4_group32 || kFormat == Format::int4_group32_zero;
+constexpr bool kIsInt4 = kFormat == Format::int4 || kFormat == Format::int4_zero || kFormat == Format::int4_group32 ||
+                         kFormat == Format::int4_group32_zero;
 
 /// The lane's scales of one chunk as loaded; what they mean is prepare_scale's business.
 struct RawScale {
@@ -105,9 +109,10 @@ struct LaneScale {
 __device__ __forceinline__ u32 both_low(u32 v) { return __byte_perm(v, v, 0x1010); }
 __device__ __forceinline__ u32 both_high(u32 v) { return __byte_perm(v, v, 0x3232); }
 
-// Powers of two that bring the shifted bits back to their value. bf16 whose exponent field holds e4m3's is the value · 2^-120; whose
-// field holds e2m1's, the value · 2^-126. Where the product with a group scale would leave bf16's range the rest is left to the accumulator:
-// MoeWeights::row_scale carries 2^9 for NVFP4 and 2^64 for MXFP4 (gpu/pack.cpp multiplies it in).
+// Powers of two that bring the shifted bits back to their value. bf16 whose exponent field holds e4m3's is the value ·
+// 2^-120; whose field holds e2m1's, the value · 2^-126. Where the product with a group scale would leave bf16's range
+// the rest is left to the accumulator: MoeWeights::row_scale carries 2^9 for NVFP4 and 2^64 for MXFP4 (gpu/pack.cpp
+// multiplies it in).
 constexpr u32 kTwoTo120 = 0x7B807B80U;
 constexpr u32 kTwoTo117 = 0x7A007A00U;
 
@@ -157,7 +162,8 @@ __device__ __forceinline__ u32 expand_e2m1(u32 word, u32 scale) {
   return ptx::multiply_bf16x2(bits, scale);
 }
 
-/// Pair p of a word of int4 as (u - zero) · scale. `zero` holds -(128 + zero point), so that 128 + u minus it is exact in bf16.
+/// Pair p of a word of int4 as (u - zero) · scale. `zero` holds -(128 + zero point), so that 128 + u minus it is exact
+/// in bf16.
 template <int kPair>
 __device__ __forceinline__ u32 expand_int4(u32 word, u32 scale, u32 zero) {
   const u32 biased = ptx::and_or<0x000F000FU>(word >> (4 * kPair), 0x43004300U);
@@ -168,7 +174,8 @@ __device__ __forceinline__ u32 expand_int4(u32 word, u32 scale, u32 zero) {
 
 /// Operand a of step kStep from the lane's units of a chunk.
 template <Format kFormat, int kStep>
-__device__ __forceinline__ void expand_step(const Quad (&units)[FormatTraits<kFormat>::kUnits], const LaneScale& s, u32 (&a)[4]) {
+__device__ __forceinline__ void expand_step(const Quad (&units)[FormatTraits<kFormat>::kUnits], const LaneScale& s,
+                                            u32 (&a)[4]) {
   if constexpr (kFormat == Format::bf16) {
     const Quad& q = units[kStep];
     a[0] = q.x, a[1] = q.y, a[2] = q.z, a[3] = q.w;

@@ -27,12 +27,15 @@ __device__ __forceinline__ u16 load_stream_u16(const void* address) {
   return v;
 }
 
-__device__ __forceinline__ u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
+__device__ __forceinline__ u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
 
 /// Copies 16 bytes to shared memory in the background; `valid` false writes zeros and reads nothing.
 __device__ __forceinline__ void copy_async_16(u32 shared, const void* global, bool valid) {
   const int bytes = valid ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes)
+               : "memory");
 }
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most `kPending` of the latest groups are still under way.
@@ -40,6 +43,5 @@ template <int kPending>
 __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
-
 
 }  // namespace moetune::ptx

@@ -1,5 +1,6 @@
-// Few tokens an expert: a warp streams its rows of weights from memory straight into operand registers, and the tokens are the narrow
-// side of the product. No shared memory but for adding up a split K, no barrier in the loop: what limits it is how many bytes are under way.
+// Few tokens an expert: a warp streams its rows of weights from memory straight into operand registers, and the tokens
+// are the narrow side of the product. No shared memory but for adding up a split K, no barrier in the loop: what limits
+// it is how many bytes are under way.
 //
 // Runs from 8.0 on. A Config names:
 //   kFormat, kActivation, kGated, kWeightOnInput
@@ -35,8 +36,8 @@ struct TokenRows {
 
 /// acc[row tile][token tile] += W[rows, chunks] · X. `tile`: first row tile of the warp, counted over the whole stack.
 template <class Config>
-__device__ __forceinline__ void stream_rows(const MoeWeights& weights, i64 tile, int chunks, int begin, int end, int columns,
-                                            const TokenRows<Config::kTokenTiles>& tokens,
+__device__ __forceinline__ void stream_rows(const MoeWeights& weights, i64 tile, int chunks, int begin, int end,
+                                            int columns, const TokenRows<Config::kTokenTiles>& tokens,
                                             float (&acc)[Config::kRowTiles][Config::kTokenTiles][4]) {
   constexpr Format kFormat = Config::kFormat;
   constexpr int kUnits = FormatTraits<kFormat>::kUnits;
@@ -64,7 +65,8 @@ __device__ __forceinline__ void stream_rows(const MoeWeights& weights, i64 tile,
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         x[slot][t][h] = Quad{0, 0, 0, 0};
-        if (tokens.row[t] != nullptr && column + 8 * h < columns) x[slot][t][h] = ptx::load_shared_line(tokens.row[t] + column + 8 * h);
+        if (tokens.row[t] != nullptr && column + 8 * h < columns)
+          x[slot][t][h] = ptx::load_shared_line(tokens.row[t] + column + 8 * h);
       }
   };
   const auto compute = [&](int slot) {
@@ -79,7 +81,8 @@ __device__ __forceinline__ void stream_rows(const MoeWeights& weights, i64 tile,
 #pragma unroll
         for (int t = 0; t < kTokenTiles; ++t) {
           const Quad& q = x[slot][t][kStep / 2];
-          ptx::mma_m16n8k16_bf16(sum[t], a[0], a[1], a[2], a[3], kStep % 2 == 0 ? q.x : q.z, kStep % 2 == 0 ? q.y : q.w);
+          ptx::mma_m16n8k16_bf16(sum[t], a[0], a[1], a[2], a[3], kStep % 2 == 0 ? q.x : q.z,
+                                 kStep % 2 == 0 ? q.y : q.w);
         }
       };
       step.template operator()<0>();
@@ -96,7 +99,8 @@ __device__ __forceinline__ void stream_rows(const MoeWeights& weights, i64 tile,
     }
   };
 
-  // Where the tokens are is known later than where the weights are: a load that waits for its address holds up all behind it.
+  // Where the tokens are is known later than where the weights are: a load that waits for its address holds up all
+  // behind it.
 #pragma unroll
   for (int d = 0; d < kDepth; ++d)
     if (begin + d < end) load_weights(d, begin + d);
@@ -128,7 +132,9 @@ __device__ __forceinline__ bool add_depth(float (&acc)[Config::kRowTiles][Config
     const int row = warp % Config::kWarpsRows, depth = warp / Config::kWarpsRows;
     float* mine = partial + buffer * (Shape::kSharedFloats / 2) + lane;
     float* flat = &acc[0][0][0];
-    const auto at = [&](int d, int i) { return (((d - 1) * Config::kWarpsRows + row) * Shape::kAccumulators + i) * 32; };
+    const auto at = [&](int d, int i) {
+      return (((d - 1) * Config::kWarpsRows + row) * Shape::kAccumulators + i) * 32;
+    };
     if (depth > 0) {
 #pragma unroll
       for (int i = 0; i < Shape::kAccumulators; ++i) mine[at(depth, i)] = flat[i];
@@ -173,7 +179,8 @@ __device__ __forceinline__ void decode_up(const MoeCall& call, const MoeWeights&
     float acc[Config::kRowTiles][Config::kTokenTiles][4] = {};
     const bool inside = tile < row_tiles;
     if (inside)
-      stream_rows<Config>(weights, static_cast<i64>(work.expert) * row_tiles + tile, chunks, begin, end, weights.columns, tokens, acc);
+      stream_rows<Config>(weights, static_cast<i64>(work.expert) * row_tiles + tile, chunks, begin, end,
+                          weights.columns, tokens, acc);
     const bool first = add_depth<Config>(acc, buffer);
     if constexpr (Config::kWarpsDepth == 1) __syncthreads();  // add_depth had no partial sums to wait for
     item = next[buffer];
@@ -193,7 +200,8 @@ __device__ __forceinline__ void decode_down(const MoeCall& call, const MoeWeight
   const int columns = ceil_div(call.intermediate, 16) * 16;  // decode_up writes whole row tiles
   const int items = *call.tile_count * groups;
   int buffer = 0;
-  // K is short here: what an item waits for before its first load counts, so the next item's tile is read one item ahead.
+  // K is short here: what an item waits for before its first load counts, so the next item's tile is read one item
+  // ahead.
   MoeTile next = static_cast<int>(blockIdx.x) < items ? call.tiles[blockIdx.x / groups] : MoeTile{};
   for (int item = blockIdx.x; item < items; item += gridDim.x, buffer ^= 1) {
     const MoeTile work = next;
@@ -209,7 +217,8 @@ __device__ __forceinline__ void decode_down(const MoeCall& call, const MoeWeight
     float acc[Config::kRowTiles][Config::kTokenTiles][4] = {};
     const bool inside = tile < row_tiles;
     if (inside)
-      stream_rows<Config>(weights, static_cast<i64>(work.expert) * row_tiles + tile, chunks, begin, end, columns, tokens, acc);
+      stream_rows<Config>(weights, static_cast<i64>(work.expert) * row_tiles + tile, chunks, begin, end, columns,
+                          tokens, acc);
     if (!add_depth<Config>(acc, buffer) || !inside) continue;
     store_pairs(call, weights, work, tile, row_tiles, targets, acc);
   }

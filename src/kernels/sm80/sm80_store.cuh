@@ -15,16 +15,19 @@ constexpr int kTilesPerRowTile = Config::kGated ? 2 : 1;
 /// Row stride of MoeCall::middle.
 __device__ __forceinline__ int middle_stride(const MoeCall& call) { return ceil_div(call.intermediate, 64) * 64; }
 
-/// middle[sorted pair] = activation(gate, up). `tile`: first row tile of acc within the expert; `token`: first token of acc in the work item.
+/// middle[sorted pair] = activation(gate, up). `tile`: first row tile of acc within the expert; `token`: first token of
+/// acc in the work item.
 template <class Config, int kRowTiles, int kTokenTiles>
-__device__ __forceinline__ void store_middle(const MoeCall& call, const MoeWeights& weights, const MoeTile& work, int tile, int row_tiles, int token,
+__device__ __forceinline__ void store_middle(const MoeCall& call, const MoeWeights& weights, const MoeTile& work,
+                                             int tile, int row_tiles, int token,
                                              const float (&acc)[kRowTiles][kTokenTiles][4], float alpha, float limit) {
   constexpr int kPerRow = kTilesPerRowTile<Config>;
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int r = 0; r < kRowTiles; r += kPerRow) {
     if (tile + r >= row_tiles) continue;
-    const i64 stored = (static_cast<i64>(work.expert) * row_tiles + tile + r) * 16 + 2 * (lane / 4);  // of the gate (or only) tile
+    const i64 stored =
+        (static_cast<i64>(work.expert) * row_tiles + tile + r) * 16 + 2 * (lane / 4);  // of the gate (or only) tile
     const int out_row = (tile + r) / kPerRow * 16 + 2 * (lane / 4);
     const auto finish = [&](float sum, i64 row, float factor) {
       float v = sum * factor;
@@ -46,7 +49,8 @@ __device__ __forceinline__ void store_middle(const MoeCall& call, const MoeWeigh
           const float up = Config::kGated ? finish(acc[r + kPerRow - 1][t][2 * i + j], stored + 16 + i, factor) : 1.0F;
           value[i] = activate<Config::kActivation>(gate, up, alpha, limit);
         }
-        *reinterpret_cast<u32*>(call.middle + static_cast<i64>(work.first + n) * middle_stride(call) + out_row) = ptx::pack_bf16(value[0], value[1]);
+        *reinterpret_cast<u32*>(call.middle + static_cast<i64>(work.first + n) * middle_stride(call) + out_row) =
+            ptx::pack_bf16(value[0], value[1]);
       }
   }
 }
@@ -75,8 +79,9 @@ __device__ __forceinline__ PairTargets<kTokenTiles> find_pairs(const MoeCall& ca
 
 /// pairs[pair] = routing weight · (down + bias), where combine_pairs looks for it.
 template <int kRowTiles, int kTokenTiles>
-__device__ __forceinline__ void store_pairs(const MoeCall& call, const MoeWeights& weights, const MoeTile& work, int tile, int row_tiles,
-                                            const PairTargets<kTokenTiles>& targets, const float (&acc)[kRowTiles][kTokenTiles][4]) {
+__device__ __forceinline__ void store_pairs(const MoeCall& call, const MoeWeights& weights, const MoeTile& work,
+                                            int tile, int row_tiles, const PairTargets<kTokenTiles>& targets,
+                                            const float (&acc)[kRowTiles][kTokenTiles][4]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {

@@ -1,5 +1,5 @@
-// Many tokens an expert: blocks of rows × tokens, both staged through shared memory by asynchronous copies, weights expanded to bf16 in
-// registers on their way into the tensor cores.
+// Many tokens an expert: blocks of rows × tokens, both staged through shared memory by asynchronous copies, weights
+// expanded to bf16 in registers on their way into the tensor cores.
 //
 // Runs from 8.0 on. A Config names:
 //   kFormat, kActivation, kGated, kWeightOnInput
@@ -29,19 +29,22 @@ struct TileShape {
   static constexpr int kSharedBytes = Config::kStages * kStageBytes;
 };
 
-/// Where a token's 16-byte piece lies in a stage: rows of 128 bytes, pieces permuted by the row so that the eight lanes of a phase, which read
-/// every other piece of two rows, meet eight different groups of banks.
-__device__ __forceinline__ u32 token_piece(int token, int piece) { return static_cast<u32>(token * 128 + ((piece ^ (token & 7)) << 4)); }
+/// Where a token's 16-byte piece lies in a stage: rows of 128 bytes, pieces permuted by the row so that the eight lanes
+/// of a phase, which read every other piece of two rows, meet eight different groups of banks.
+__device__ __forceinline__ u32 token_piece(int token, int piece) {
+  return static_cast<u32>(token * 128 + ((piece ^ (token & 7)) << 4));
+}
 
-/// One block's product: acc[row tile][token tile] of each warp. `source(n)` is the row of token n of the block, null from `tokens` on; a warp whose
-/// tokens are all beyond only helps to copy.
+/// One block's product: acc[row tile][token tile] of each warp. `source(n)` is the row of token n of the block, null
+/// from `tokens` on; a warp whose tokens are all beyond only helps to copy.
 template <class Config, class Source>
-__device__ __forceinline__ void multiply_tiles(const MoeWeights& weights, i64 tile, int tiles_inside, int chunks, int columns, int tokens,
-                                               const Source& source,
+__device__ __forceinline__ void multiply_tiles(const MoeWeights& weights, i64 tile, int tiles_inside, int chunks,
+                                               int columns, int tokens, const Source& source,
                                                float (&acc)[Config::kRowTiles][Config::kTokenTiles][4]) {
   using Shape = TileShape<Config>;
   constexpr Format kFormat = Config::kFormat;
-  constexpr int kUnits = Shape::kUnits, kRowTiles = Config::kRowTiles, kTokenTiles = Config::kTokenTiles, kStages = Config::kStages;
+  constexpr int kUnits = Shape::kUnits, kRowTiles = Config::kRowTiles, kTokenTiles = Config::kTokenTiles,
+                kStages = Config::kStages;
   extern __shared__ u8 stages[];
   const u32 shared = ptx::shared_address(stages);
   const auto read_shared = [&](u32 offset) { return *reinterpret_cast<const Quad*>(stages + offset); };
@@ -80,7 +83,8 @@ __device__ __forceinline__ void multiply_tiles(const MoeWeights& weights, i64 ti
       const int n = static_cast<int>(threadIdx.x) / 8 + i * kTokenStep;
       if (Shape::kBlockTokens % kTokenStep != 0 && n >= Shape::kBlockTokens) break;
       const bool valid = rows[i] != nullptr && column < columns;
-      ptx::copy_async_16(stage + Shape::kWeightBytes + token_piece(n, piece), valid ? rows[i] + column : static_cast<const void*>(data), valid);
+      ptx::copy_async_16(stage + Shape::kWeightBytes + token_piece(n, piece),
+                         valid ? rows[i] + column : static_cast<const void*>(data), valid);
     }
   };
   const i64 my_tile = tile + warp_row * kRowTiles;
@@ -88,7 +92,8 @@ __device__ __forceinline__ void multiply_tiles(const MoeWeights& weights, i64 ti
   const auto load_scales = [&](int chunk) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
-      if (warp_row * kRowTiles + r < tiles_inside) raw[r] = load_scale<kFormat>(scales, (my_tile + r) * chunks + chunk, lane);
+      if (warp_row * kRowTiles + r < tiles_inside)
+        raw[r] = load_scale<kFormat>(scales, (my_tile + r) * chunks + chunk, lane);
   };
 
 #pragma unroll
@@ -129,7 +134,8 @@ __device__ __forceinline__ void multiply_tiles(const MoeWeights& weights, i64 ti
         constexpr int kFirst = kUnits == 4 ? 2 * kHalf : kUnits == 2 ? kHalf : 0;
         constexpr int kCount = kUnits == 4 ? 2 : (kUnits == 2 || kHalf == 0) ? 1 : 0;
 #pragma unroll
-        for (int u = kFirst; u < kFirst + kCount; ++u) w[r][u] = read_shared(my_weights + static_cast<u32>((r * kUnits + u) * 512));
+        for (int u = kFirst; u < kFirst + kCount; ++u)
+          w[r][u] = read_shared(my_weights + static_cast<u32>((r * kUnits + u) * 512));
       }
       const auto step = [&]<int kStep>() {
 #pragma unroll
@@ -181,8 +187,9 @@ __device__ __forceinline__ void tile_up(const MoeCall& call, const MoeWeights& w
       return call.input + static_cast<i64>(call.sorted_pairs[work.first + n] / call.top_k) * call.hidden;
     };
     float acc[Config::kRowTiles][Config::kTokenTiles][4] = {};
-    multiply_tiles<Config>(weights, static_cast<i64>(work.expert) * row_tiles + tile, min(Shape::kBlockRowTiles, row_tiles - tile), chunks,
-                           weights.columns, work.count, source, acc);
+    multiply_tiles<Config>(weights, static_cast<i64>(work.expert) * row_tiles + tile,
+                           min(Shape::kBlockRowTiles, row_tiles - tile), chunks, weights.columns, work.count, source,
+                           acc);
     store_middle<Config>(call, weights, work, tile + warp % Config::kWarpsRows * Config::kRowTiles, row_tiles,
                          warp / Config::kWarpsRows * Config::kTokenTiles * 8, acc, alpha, limit);
   }
@@ -205,9 +212,10 @@ __device__ __forceinline__ void tile_down(const MoeCall& call, const MoeWeights&
       return n < work.count ? call.middle + static_cast<i64>(work.first + n) * middle_stride(call) : nullptr;
     };
     float acc[Config::kRowTiles][Config::kTokenTiles][4] = {};
-    multiply_tiles<Config>(weights, static_cast<i64>(work.expert) * row_tiles + tile, min(Shape::kBlockRowTiles, row_tiles - tile), chunks,
-                           columns, work.count, source, acc);
-    const auto targets = find_pairs<Config, Config::kTokenTiles>(call, work, warp / Config::kWarpsRows * Config::kTokenTiles * 8);
+    multiply_tiles<Config>(weights, static_cast<i64>(work.expert) * row_tiles + tile,
+                           min(Shape::kBlockRowTiles, row_tiles - tile), chunks, columns, work.count, source, acc);
+    const auto targets =
+        find_pairs<Config, Config::kTokenTiles>(call, work, warp / Config::kWarpsRows * Config::kTokenTiles * 8);
     store_pairs(call, weights, work, tile + warp % Config::kWarpsRows * Config::kRowTiles, row_tiles, targets, acc);
   }
 }
