@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "cuda/gpu_device.h"
 #include "cuda/graph.h"
@@ -435,6 +436,24 @@ TEST_F(CudaGpuTest, TheCacheFeedsTheDevice) {
     ASSERT_TRUE(stream().synchronize());
   }
   for (const float value : read<float>(*buffer)) ASSERT_EQ(value, 65536.0F);
+}
+
+// NVRTC does part of its work under a lock of its own; how much is gained by threads is printed, not judged.
+TEST(CudaGpuCompileTest, WhatThreadsGainIsShown) {
+  const auto compiler = test_compiler();
+  ASSERT_NE(compiler, nullptr);
+  for (const int threads : {1, 2, 8}) {
+    ModuleCache cache(compiler, {"", 1 << 30, threads});
+    std::vector<ModuleCache::Future> futures;
+    const double start = now_s();
+    for (int i = 0; i < 32; ++i) {
+      auto source = three_kernels("sm_90a");
+      source.text += "// " + std::to_string(i);
+      futures.push_back(cache.submit(source));
+    }
+    for (auto& future : futures) EXPECT_TRUE(future.get());
+    std::cout << "32 compiles on " << threads << " threads: " << now_s() - start << " s\n";
+  }
 }
 
 }  // namespace
