@@ -13,8 +13,8 @@
 namespace moetune::cuda {
 
 /// Whether the code means that the context is lost: every later call of this process fails, the results of calls under
-/// way are void, and only a new process can use the device again. The codes of which the driver's header says so, memory
-/// and link errors that no retry corrects, and "unknown", after which nothing is certain.
+/// way are void, and only a new process can use the device again. The codes of which the driver's header says so,
+/// memory and link errors that no retry corrects, and "unknown", after which nothing is certain.
 [[nodiscard]] bool is_sticky(cu::Code code);
 
 class Driver {

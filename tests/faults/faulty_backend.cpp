@@ -45,6 +45,7 @@ class FaultySession : public Session {
   Status run(const Call& call) override {
     ++calls_;
     std::puts("a library that prints on standard output");
+    std::fflush(stdout);
     if (name_ == "segfault") std::raise(SIGSEGV);
     if (name_ == "abort") std::abort();
     if (name_ == "exit") std::_Exit(0);
