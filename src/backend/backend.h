@@ -38,7 +38,7 @@ class Session {
   [[nodiscard]] virtual Status run(const Call& call) = 0;
 
   /// Microseconds of each of the calls, run in order once. A device overrides this to use its own clock and no host in
-  /// between.
+  /// between. The last call's output is there afterwards as after run(), so that this path is checked as well.
   [[nodiscard]] virtual Result<std::vector<double>> time(std::span<const Call> calls);
 };
 

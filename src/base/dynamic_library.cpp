@@ -28,7 +28,8 @@ Result<DynamicLibrary> DynamicLibrary::open(std::span<const std::string> candida
     if (!tried.empty()) tried += "; ";
     // The loader's words usually begin with the name.
     const std::string words = loader_words();
-    tried += words.starts_with(candidate) ? words : candidate + ": " + words;
+    if (!words.starts_with(candidate)) tried.append(candidate).append(": ");
+    tried += words;
   }
   if (tried.empty()) return fail("no shared library named to open");
   if (tried.size() > kMaxErrorBytes) tried = tried.substr(0, kMaxErrorBytes) + "...";

@@ -25,7 +25,7 @@ struct JsonLimits {
 };
 
 /// Parses one JSON document. Errors name the byte offset, the size or the depth that broke the limit; duplicate keys:
-/// the last wins.
+/// the last wins. NaN, Infinity and -Infinity, which Python writes, are read as null.
 [[nodiscard]] Result<Json> parse_json(std::string_view text, JsonLimits limits = {});
 
 /// parse_json of a file, the error prefixed with its path.

@@ -43,6 +43,38 @@ TEST(Json, SyntaxErrorIsOneLine) {
   }
 }
 
+TEST(Json, OfRepeatedKeysTheLastWins) {
+  const auto json = parse_json(R"({"a":1,"b":{"x":1,"x":[2],"y":3},"a":{"c":4},"d":5,"a":6})");
+  ASSERT_TRUE(json);
+  EXPECT_EQ(dump_json(*json), R"({"a":6,"b":{"x":[2],"y":3},"d":5})");
+}
+
+TEST(Json, ManyKeysAreReadInLinearTime) {
+  std::string text = "{\"\":0";
+  for (int i = 0; i < 500'000; ++i) text += ",\"" + std::to_string(i) + "\":" + std::to_string(i);
+  const auto json = parse_json(text + "}");  // a search through the keys at each of them would take minutes
+  ASSERT_TRUE(json);
+  EXPECT_EQ(json->size(), 500'001U);
+  EXPECT_EQ(json->back().get<int>(), 499'999);
+}
+
+TEST(Json, NonFiniteNumbersOfPythonAreNull) {
+  const auto json = parse_json(R"({"limit":[0.0,Infinity,-Infinity],"NaN":NaN,"text":"\"NaN\\","x":[ Infinity ]})");
+  ASSERT_TRUE(json) << json.error().what;
+  EXPECT_EQ(dump_json(*json), R"({"limit":[0.0,null,null],"NaN":null,"text":"\"NaN\\","x":[null]})");
+  for (const char* text : {"Infinit", "[Nan]", "[--Infinity]", "{NaN:1}", "[1Infinity]", "\"NaN\\"})
+    EXPECT_FALSE(parse_json(text)) << text;
+}
+
+TEST(Json, BuildsWhatTheLibraryBuilds) {
+  for (const char* text : {"5", "-5", "1e3", "\"x\"", "null", "true", "[]", "{}", "[[],{},[1,[2,{\"a\":[3]}]],-0.5]",
+                           R"({"a":{"b":[{"c":null},18446744073709551615,"\u00e4\n"]},"":{}})"}) {
+    const auto json = parse_json(text);
+    ASSERT_TRUE(json) << text;
+    EXPECT_EQ(*json, Json::parse(text)) << text;
+  }
+}
+
 TEST(Json, IntegersAreChecked) {
   std::int32_t small = 7;
   EXPECT_FALSE(from_json(Json(std::uint64_t{1} << 63), small));

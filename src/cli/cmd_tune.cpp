@@ -5,11 +5,13 @@
 
 #include "backend/measurement.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "cli/app.h"
 #include "cli/progress.h"
 #include "cli/session.h"
 #include "report/output.h"
 #include "report/table.h"
+#include "tune/recording.h"
 #include "tune/tuner.h"
 
 namespace moetune {
@@ -19,6 +21,7 @@ struct TuneOptions {
   RunOptions run;
   std::string budget = "10m";
   std::string strategy = "local";
+  std::string record;
 };
 
 Result<TuneRequest> request_of(const TuneOptions& options, const Run& run) {
@@ -148,6 +151,9 @@ void tune_command(const TuneOptions& options, Context& context) {
   const auto report = tune(*request, *run->worker, &*run->store, hooks);
   progress.finish();
   if (!report) return report_error(context, report.error());
+  if (!options.record.empty())
+    if (const auto status = write_file(options.record, dump_json(to_json(record(*request, *report)))); !status)
+      return report_error(context, status.error());
   if (options.run.json)
     print_json(tune_json(*run, *report, options.run.store.empty() ? Store::default_path() : options.run.store));
   else
@@ -167,6 +173,8 @@ void add_tune(CLI::App& app, Context& context) {
   command->add_option("--budget", options->budget, "time for the whole run (90s, 10m, 1h) or evaluations a row (200)")
       ->capture_default_str();
   command->add_option("--strategy", options->strategy, "local, random or exhaustive")->capture_default_str();
+  command->add_option("--record", options->record,
+                      "also write everything looked at to this file, for bench/search_replay");
   command->footer(
       "The default settings are always tried, and stay unless something beats them by more than the noise (at least 3 "
       "%); then the verdict is\n"

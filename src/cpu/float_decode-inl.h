@@ -135,8 +135,8 @@ class FloatBlock {
 
  private:
   static constexpr std::size_t kAll = kRows * kPairs;
-  /// Sums per row and input: with fewer than four in all, FMA latency would be the limit.
-  static constexpr std::size_t kSums = kAll >= 4 ? 1 : 4 / kAll;
+  /// Sums per row and input: with fewer than eight in all (two a cycle, four cycles each), FMA latency is the limit.
+  static constexpr std::size_t kSums = kAll >= 8 ? 1 : kAll >= 2 ? 8 / kAll : 4;
 
   HWY_INLINE void add_segment(std::int64_t first, std::int64_t columns, std::int64_t index, Prefetcher& prefetcher,
                               Floats (&totals)[kAll]) {

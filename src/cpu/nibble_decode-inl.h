@@ -74,17 +74,14 @@ struct NibbleRow {
 /// For the eight weights that each lane sums.
 using LaneFloats = Floats[kNibbleVectors];
 
-/// The scale bytes of 128 columns, `kBytes` of them; zeros beyond the row's last.
-template <std::int64_t kBytes>
-HWY_INLINE hn::Vec<ByteTag> scale_bytes(const NibbleRow& row, std::int64_t chunk) {
+/// The `kBytes` scale bytes of 128 columns in every block; kPartial: only those up to the row's last group, then zeros.
+template <std::int64_t kBytes, bool kPartial>
+HWY_INLINE Bytes scale_bytes(const NibbleRow& row, std::int64_t chunk) {
   using Word = std::conditional_t<kBytes == 8, std::uint64_t, std::uint32_t>;
   static_assert(sizeof(Word) == kBytes);
-  const std::int64_t left = row.last_group + 1 - chunk * kBytes;
+  const std::int64_t count = kPartial ? row.last_group + 1 - chunk * kBytes : kBytes;
   Word word = 0;
-  if (left >= kBytes)
-    std::memcpy(&word, row.scales + chunk * kBytes, sizeof(word));
-  else
-    std::memcpy(&word, row.scales + chunk * kBytes, static_cast<std::size_t>(left));
+  std::memcpy(&word, row.scales + chunk * kBytes, static_cast<std::size_t>(count));
   return hn::BitCast(ByteTag(), hn::Set(hn::Repartition<Word, FloatTag>(), word));
 }
 
@@ -97,9 +94,10 @@ struct Nvfp4Weights {
 
   static float row_scale(const MatrixView& matrix) { return matrix.global_scale * kResultScale; }
 
+  template <bool kPartial>
   static HWY_INLINE void lane_scales(const NibbleRow& row, std::int64_t chunk, LaneFloats& out) {
     const FloatTag d;
-    const Bytes all = scale_bytes<8>(row, chunk);
+    const Bytes all = scale_bytes<8, kPartial>(row, chunk);
     constexpr std::uint8_t z = 128;  // looks up 0
 #if HWY_CAP_GE512
     alignas(64) static constexpr std::uint8_t kOrder[64] = {
@@ -128,9 +126,10 @@ struct Mxfp4Weights {
 
   static float row_scale(const MatrixView&) { return kResultScale; }
 
+  template <bool kPartial>
   static HWY_INLINE void lane_scales(const NibbleRow& row, std::int64_t chunk, LaneFloats& out) {
     const hn::Repartition<std::uint32_t, FloatTag> words;
-    const Bytes all = scale_bytes<4>(row, chunk);
+    const Bytes all = scale_bytes<4, kPartial>(row, chunk);
     constexpr std::uint8_t z = 128;  // looks up 0
     alignas(64) static constexpr std::uint8_t kOrder[64] = {
         z, z, z, 0, z, z, z, 0, z, z, z, 0, z, z, z, 0, z, z, z, 1, z, z, z, 1, z, z, z, 1, z, z, z, 1,
@@ -155,6 +154,7 @@ struct Int4Weights {
 
   static float row_scale(const MatrixView&) { return kResultScale; }
 
+  template <bool kPartial>
   static HWY_INLINE void lane_scales(const NibbleRow& row, std::int64_t chunk, LaneFloats& out) {
     spread(row, chunk, out, [&row](std::int64_t group) HWY_ATTR { return load_element<float>(row.scales, group); });
   }
@@ -245,6 +245,7 @@ class NibbleBlock {
   HWY_INLINE void add_chunk(std::int64_t chunk, Floats (&totals)[kAll]) {
     MOETUNE_UNROLL
     for (std::size_t r = 0; r < kRows; ++r) {
+      keep_order();
       const std::byte* codes = rows_[r].codes + chunk * kNibbleBytes;
       Bytes even[kNibbleVectors], odd[kNibbleVectors];
       LaneFloats scales, zeros;
@@ -255,7 +256,7 @@ class NibbleBlock {
       } else {
         unpack(codes, even, odd);
       }
-      Weights::lane_scales(rows_[r], chunk, scales);
+      Weights::template lane_scales<kPartial>(rows_[r], chunk, scales);
       Weights::lane_zeros(rows_[r], chunk, zeros);
       MOETUNE_UNROLL
       for (std::size_t p = 0; p < kPairs; ++p)

@@ -1,4 +1,5 @@
-// Rows of stored weights to rows of floats in the order of weights-inl.h, scales applied.
+// Rows of stored weights to rows of a panel: floats, or bf16 where the processor multiplies those, in the order of
+// weights-inl.h, scales applied (but for the power of two that the inputs carry).
 #if defined(MOETUNE_CPU_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOETUNE_CPU_PANEL_INL_H_
 #undef MOETUNE_CPU_PANEL_INL_H_
@@ -29,21 +30,32 @@ HWY_INLINE void load_chunk(const std::byte* data, std::int64_t columns, Floats (
   }
 }
 
+/// Where a chunk goes in a panel.
+HWY_INLINE void store_chunk(const Floats (&w)[4], float* out) {
+  MOETUNE_UNROLL
+  for (std::size_t j = 0; j < 4; ++j) hn::Store(w[j], FloatTag(), out + static_cast<std::int64_t>(j) * kLanes);
+}
+#if HWY_TARGET == HWY_AVX3_DL
+HWY_INLINE void store_chunk(const Floats (&w)[4], std::uint16_t* out) {
+  const hn::Repartition<std::uint16_t, FloatTag> halves;
+  hn::Store(hn::BitCast(halves, round_to_bf16(w[0], w[1])), halves, out);
+  hn::Store(hn::BitCast(halves, round_to_bf16(w[2], w[3])), halves, out + 2 * kLanes);
+}
+#endif
+
 /// Chunks [first, first + columns) of a row: load(chunk's first column, columns that exist, w), then store.
 /// `Load` is an object with a template operator for whole and partial chunks.
-template <class Load>
-HWY_INLINE void fill_chunks(std::int64_t first, std::int64_t columns, const Load& load, float* out) {
-  const FloatTag d;
+template <class Load, class Element>
+HWY_INLINE void fill_chunks(std::int64_t first, std::int64_t columns, const Load& load, Element* out) {
   Floats w[4];
   std::int64_t column = 0;
   for (; column + kChunk <= columns; column += kChunk) {
     load.template run<false>(first + column, kChunk, w);
-    MOETUNE_UNROLL
-    for (std::size_t j = 0; j < 4; ++j) hn::Store(w[j], d, out + column + static_cast<std::int64_t>(j) * kLanes);
+    store_chunk(w, out + column);
   }
   if (column == columns) return;
   load.template run<true>(first + column, columns - column, w);
-  for (std::size_t j = 0; j < 4; ++j) hn::Store(w[j], d, out + column + static_cast<std::int64_t>(j) * kLanes);
+  store_chunk(w, out + column);
 }
 
 /// 16-bit floats, which have no scale.
@@ -61,7 +73,8 @@ struct PlainPanel {
       load_chunk<Weights, kPartial>(row + column * Weights::kChunkBytes / kChunk, columns, w);
     }
   };
-  static void fill(const MatrixView& matrix, std::int64_t row, std::int64_t first, std::int64_t columns, float* out) {
+  template <class Element>
+  static void fill(const MatrixView& matrix, std::int64_t row, std::int64_t first, std::int64_t columns, Element* out) {
     fill_chunks(first, columns, Load{matrix.data + row * row_bytes(matrix, matrix.k)}, out);
   }
 };
@@ -71,7 +84,6 @@ struct PlainPanel {
 struct Fp8Panel {
   using Weights = Fp8Weights;
   static constexpr bool kWholeRows = false;
-  static constexpr float kScale = Weights::kResultScale;  // the inputs carry kInputScale
 
   static std::int64_t row_bytes(const MatrixView&, std::int64_t k) { return k; }
 
@@ -80,7 +92,7 @@ struct Fp8Panel {
     const std::byte* scales;
     std::uint32_t segment;
     HWY_INLINE float scale(std::int64_t column) const {
-      return load_element<float>(scales, static_cast<std::uint32_t>(column) / segment) * kScale;
+      return load_element<float>(scales, static_cast<std::uint32_t>(column) / segment) * Weights::kResultScale;
     }
     template <bool kPartial>
     HWY_INLINE void run(std::int64_t column, std::int64_t columns, Floats (&w)[4]) const {
@@ -90,7 +102,8 @@ struct Fp8Panel {
       for (std::size_t j = 0; j < 4; ++j) w[j] = hn::Mul(w[j], factor);
     }
   };
-  static void fill(const MatrixView& matrix, std::int64_t row, std::int64_t first, std::int64_t columns, float* out) {
+  template <class Element>
+  static void fill(const MatrixView& matrix, std::int64_t row, std::int64_t first, std::int64_t columns, Element* out) {
     constexpr std::int64_t kFloat = sizeof(float);
     const std::byte* scales = matrix.scales;
     std::int64_t segment = matrix.k;
@@ -115,12 +128,13 @@ struct Mxfp8Panel {
     template <bool kPartial>
     HWY_INLINE void run(std::int64_t column, std::int64_t columns, Floats (&w)[4]) const {
       load_chunk<Weights, kPartial>(row + column, columns, w);
-      const Floats factor = mx_chunk_scale(scales, column, columns, Fp8Panel::kScale);
+      const Floats factor = mx_chunk_scale(scales, column, columns, Weights::kResultScale);
       MOETUNE_UNROLL
       for (std::size_t j = 0; j < 4; ++j) w[j] = hn::Mul(w[j], factor);
     }
   };
-  static void fill(const MatrixView& matrix, std::int64_t row, std::int64_t first, std::int64_t columns, float* out) {
+  template <class Element>
+  static void fill(const MatrixView& matrix, std::int64_t row, std::int64_t first, std::int64_t columns, Element* out) {
     const Load load{matrix.data + row * matrix.k, matrix.scales + row * ceil_div(matrix.k, 32)};
     fill_chunks(first, columns, load, out);
   }
@@ -213,7 +227,8 @@ struct NibblePanel {
       }
     }
   };
-  static void fill(const MatrixView& matrix, std::int64_t row, std::int64_t first, std::int64_t columns, float* out) {
+  template <class Element>
+  static void fill(const MatrixView& matrix, std::int64_t row, std::int64_t first, std::int64_t columns, Element* out) {
     const std::int64_t groups = ceil_div(matrix.k, matrix.spec.block_k);
     const std::int64_t bytes = kFormat == WeightFormat::int4 ? 4 : 1;
     Load load{matrix.data + row * (matrix.k / 2),

@@ -1,5 +1,5 @@
-// The prefill form: a panel of weights (some rows by some columns) is dequantised once into floats that stay in the
-// second-level cache, then used for all inputs of the expert, a few rows by a few inputs at a time in registers.
+// The prefill form: a panel of weights (some rows by some columns) is dequantised once into floats or bf16 that stay in
+// the second-level cache, then used for all inputs of the expert, a few rows by a few inputs at a time in registers.
 #if defined(MOETUNE_CPU_PREFILL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOETUNE_CPU_PREFILL_INL_H_
 #undef MOETUNE_CPU_PREFILL_INL_H_
@@ -19,30 +19,38 @@ namespace HWY_NAMESPACE {
 /// Sums in registers: 12 of 16, or 24 of 32.
 inline constexpr std::size_t kRegisterSums = HWY_CAP_GE512 ? 24 : 12;
 
-/// kRows rows of a panel times kInputs inputs over `columns`, a multiple of kLanes: sums[input · kRows + row].
-template <std::size_t kRows, std::size_t kInputs>
-HWY_NOINLINE void panel_dots(const float* panel, std::int64_t row_stride, const float* const* inputs,
+/// One vector of panel elements times one of inputs, added to sums of floats.
+HWY_INLINE Floats multiply_panel(const float* w, const float* x, Floats sum) {
+  return hn::MulAdd(hn::Load(FloatTag(), w), hn::Load(FloatTag(), x), sum);
+}
+#if HWY_TARGET == HWY_AVX3_DL
+HWY_INLINE Floats multiply_panel(const std::uint16_t* w, const std::uint16_t* x, Floats sum) {
+  const hn::Repartition<std::uint32_t, FloatTag> pairs;
+  const auto load = [pairs](const std::uint16_t* from)
+                        HWY_ATTR { return hn::Load(pairs, reinterpret_cast<const std::uint32_t*>(from)); };
+  return dot_bf16_pairs(sum, load(w), load(x));
+}
+#endif
+
+/// kRows rows of a panel times kInputs inputs over `columns`, whole chunks: sums[input · kRows + row].
+template <std::size_t kRows, std::size_t kInputs, class Element>
+HWY_NOINLINE void panel_dots(const Element* panel, std::int64_t row_stride, const Element* const* inputs,
                              std::int64_t columns, float* sums) {
-  const FloatTag d;
+  constexpr std::int64_t kStep = kLanes * static_cast<std::int64_t>(sizeof(float) / sizeof(Element));
   Floats totals[kInputs * kRows];
   MOETUNE_UNROLL
-  for (std::size_t i = 0; i < kInputs * kRows; ++i) totals[i] = hn::Zero(d);
-  const float* rows[kRows];
-  const float* x[kInputs];
+  for (std::size_t i = 0; i < kInputs * kRows; ++i) totals[i] = hn::Zero(FloatTag());
+  const Element* rows[kRows];
+  const Element* x[kInputs];
   MOETUNE_UNROLL
   for (std::size_t r = 0; r < kRows; ++r) rows[r] = panel + static_cast<std::int64_t>(r) * row_stride;
   MOETUNE_UNROLL
   for (std::size_t p = 0; p < kInputs; ++p) x[p] = inputs[p];
-  for (std::int64_t column = 0; column < columns; column += kLanes) {
-    Floats in[kInputs];
+  for (std::int64_t column = 0; column < columns; column += kStep) {
     MOETUNE_UNROLL
-    for (std::size_t p = 0; p < kInputs; ++p) in[p] = hn::Load(d, x[p] + column);
-    MOETUNE_UNROLL
-    for (std::size_t r = 0; r < kRows; ++r) {
-      const Floats w = hn::Load(d, rows[r] + column);
-      MOETUNE_UNROLL
-      for (std::size_t p = 0; p < kInputs; ++p) totals[p * kRows + r] = hn::MulAdd(w, in[p], totals[p * kRows + r]);
-    }
+    for (std::size_t r = 0; r < kRows; ++r) MOETUNE_UNROLL
+    for (std::size_t p = 0; p < kInputs; ++p)
+      totals[p * kRows + r] = multiply_panel(rows[r] + column, x[p] + column, totals[p * kRows + r]);
   }
   float results[kInputs * kRows];
   sum_lanes(totals, results);
@@ -75,22 +83,23 @@ class PanelPrefetcher {
   std::int64_t rows_, row_stride_, row_bytes_, lines_per_call_ = 0, at_ = 0;
 };
 
-/// One panel: columns [first, first + columns) of all rows of the tile, `stride` floats a row.
+/// One panel: columns [first, first + columns) of all rows of the tile, `stride` elements a row.
+template <class Element>
 struct Panel {
-  const float* data = nullptr;
+  const Element* data = nullptr;
   std::int64_t first = 0, columns = 0, stride = 0;
 };
 
 /// Adds the products of the rows at `row` with inputs from `pair` on, kInputs at a time, then the rest.
-template <std::size_t kRows, std::size_t kInputs>
-HWY_INLINE void add_panel_rows(const TileArgs& args, const Panel& panel, std::int64_t row, std::int64_t pair,
+template <std::size_t kRows, std::size_t kInputs, class Element>
+HWY_INLINE void add_panel_rows(const TileArgs& args, const Panel<Element>& panel, std::int64_t row, std::int64_t pair,
                                PanelPrefetcher& prefetcher) {
   constexpr std::int64_t kStep = kInputs;
   const std::int64_t rows = std::min<std::int64_t>(kRows, args.rows - row);
   for (; pair + kStep <= args.pairs; pair += kStep) {
-    const float* inputs[kInputs];
+    const Element* inputs[kInputs];
     for (std::size_t p = 0; p < kInputs; ++p)
-      inputs[p] = reinterpret_cast<const float*>(args.inputs[pair + static_cast<std::int64_t>(p)]) + panel.first;
+      inputs[p] = reinterpret_cast<const Element*>(args.inputs[pair + static_cast<std::int64_t>(p)]) + panel.first;
     float sums[kInputs * kRows];
     prefetcher.advance();
     panel_dots<kRows, kInputs>(panel.data + row * panel.stride, panel.stride, inputs, panel.columns, sums);
@@ -116,18 +125,40 @@ PanelPrefetcher next_panel(const TileArgs& args, std::int64_t first, std::int64_
   return {args.next_tile, rows, row_bytes, Source::row_bytes(matrix, std::min(k_chunk, matrix.k)), calls};
 }
 
-template <class Source, std::size_t kInputs>
+/// Inputs in the order and type of the panels.
+template <class Weights, class Element>
+void arrange_panel_inputs(const float* input, std::int64_t k, std::byte* out) {
+  if constexpr (sizeof(Element) == sizeof(float)) {
+    arrange_floats<Weights>(input, k, out);
+  } else {
+    auto* elements = reinterpret_cast<Element*>(out);
+    for (std::int64_t first = 0; first < k; first += kChunk) {
+      alignas(64) float chunk[static_cast<std::size_t>(kChunk)];
+      arrange_floats<Weights>(input + first, std::min(kChunk, k - first), reinterpret_cast<std::byte*>(chunk));
+      Floats x[4];
+      for (std::size_t j = 0; j < 4; ++j) x[j] = hn::Load(FloatTag(), chunk + static_cast<std::int64_t>(j) * kLanes);
+      store_chunk(x, elements + first);
+    }
+  }
+}
+
+/// Elements of a panel row: an odd number of cache lines, so that rows do not meet in the same sets.
+template <class Element>
+constexpr std::int64_t panel_stride(std::int64_t columns) {
+  constexpr std::int64_t kLine = kCacheLine / static_cast<std::int64_t>(sizeof(Element));
+  return round_up(columns, 2 * kLine) + kLine;
+}
+
+template <class Source, class Element, std::size_t kInputs>
 void prefill_tile(const TileKernel& kernel, const TileArgs& args) {
   constexpr std::int64_t kRows = kRegisterSums / kInputs;
   const MatrixView& matrix = args.weights;
-  auto* data = reinterpret_cast<float*>(args.scratch);
+  auto* data = reinterpret_cast<Element*>(args.scratch);
   for (std::int64_t first = 0; first < matrix.k; first += kernel.k_chunk) {
-    Panel panel{data, first, round_up(std::min(kernel.k_chunk, matrix.k - first), kChunk), 0};
-    // An odd number of cache lines a row, so that rows do not meet in the same sets.
-    panel.stride = round_up(panel.columns, 32) + 16;
+    const std::int64_t columns = std::min(kernel.k_chunk, matrix.k - first);
+    const Panel<Element> panel{data, first, round_up(columns, kChunk), panel_stride<Element>(columns)};
     for (std::int64_t row = 0; row < args.rows; ++row)
-      Source::fill(matrix, args.first_row + row, first, std::min(kernel.k_chunk, matrix.k - first),
-                   data + row * panel.stride);
+      Source::fill(matrix, args.first_row + row, first, columns, data + row * panel.stride);
     const std::int64_t blocks = ceil_div(args.rows, kRows) * ceil_div(args.pairs, std::int64_t{kInputs});
     PanelPrefetcher prefetcher = next_panel<Source>(args, first, kernel.k_chunk, blocks);
     for (std::int64_t row = 0; row < args.rows; row += kRows)
@@ -135,19 +166,57 @@ void prefill_tile(const TileKernel& kernel, const TileArgs& args) {
   }
 }
 
-template <class Source>
+template <class Source, class Element>
 TileKernel prefill_kernel_for(std::int64_t k, const PrefillShape& shape) {
+  constexpr std::int64_t kSize = sizeof(Element);
   TileKernel kernel;
-  kernel.input_bytes = arranged_floats(k) * static_cast<std::int64_t>(sizeof(float));
-  kernel.arrange = arrange_floats<typename Source::Weights>;
+  kernel.input_bytes = round_up(arranged_floats(k) * kSize, kCacheLine);
+  kernel.arrange = arrange_panel_inputs<typename Source::Weights, Element>;
   kernel.k_chunk = Source::kWholeRows ? round_up(k, kChunk) : round_up(std::min(shape.k_chunk, k), kChunk);
-  // A tile's rows, and as many again as the register block may read beyond them.
+  // A tile's rows, and as many again as a register block may read beyond them.
   const std::int64_t rows = shape.rows + static_cast<std::int64_t>(kRegisterSums);
-  kernel.scratch_bytes = rows * (round_up(kernel.k_chunk, 32) + 16) * static_cast<std::int64_t>(sizeof(float));
-  kernel.run = shape.inputs >= 4   ? prefill_tile<Source, 4>
-               : shape.inputs == 3 ? prefill_tile<Source, 3>
-                                   : prefill_tile<Source, 2>;
+  kernel.scratch_bytes = rows * panel_stride<Element>(kernel.k_chunk) * kSize;
+  kernel.run = shape.inputs >= 4   ? prefill_tile<Source, Element, 4>
+               : shape.inputs == 3 ? prefill_tile<Source, Element, 3>
+                                   : prefill_tile<Source, Element, 2>;
   return kernel;
+}
+
+/// Whether a scale covers whole runs of `weights`.
+inline bool scale_covers(const WeightSpec& spec, std::int64_t k, std::int64_t weights) {
+  return spec.block_k >= k || spec.block_k % weights == 0;
+}
+
+/// The kernel for a format, with panels of `Element`.
+template <class Element>
+TileKernel prefill_kernel_of(const WeightSpec& spec, std::int64_t k, const PrefillShape& shape) {
+  switch (spec.format) {
+    case WeightFormat::bf16:
+      return prefill_kernel_for<PlainPanel<Bf16Weights>, Element>(k, shape);
+    case WeightFormat::fp16:
+      return prefill_kernel_for<PlainPanel<Fp16Weights>, Element>(k, shape);
+    case WeightFormat::fp8_block:
+      if (!scale_covers(spec, k, kChunk)) break;
+      [[fallthrough]];
+    case WeightFormat::fp8_tensor:
+    case WeightFormat::fp8_channel:
+      return prefill_kernel_for<Fp8Panel, Element>(k, shape);
+    case WeightFormat::mxfp8:
+      return prefill_kernel_for<Mxfp8Panel, Element>(k, shape);
+#if HWY_CAP_GE256
+    case WeightFormat::nvfp4:
+      return prefill_kernel_for<NibblePanel<WeightFormat::nvfp4>, Element>(k, shape);
+    case WeightFormat::mxfp4:
+      return prefill_kernel_for<NibblePanel<WeightFormat::mxfp4>, Element>(k, shape);
+    case WeightFormat::int4:
+      if (scale_covers(spec, k, 2 * kLanes))
+        return prefill_kernel_for<NibblePanel<WeightFormat::int4>, Element>(k, shape);
+      break;
+#endif
+    default:
+      break;
+  }
+  return {};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -33,6 +33,10 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+/// Memory is read again after this. Without it a compiler keeps what several rows share in registers until it runs out
+/// of them, and saves sums to the stack instead.
+HWY_INLINE void keep_order() { __asm__ __volatile__("" : : : "memory"); }
+
 /// Asks for memory along one contiguous stretch, `ahead` bytes before it is read, and beyond its end along the next
 /// one.
 class Prefetcher {
@@ -75,6 +79,13 @@ HWY_INLINE Floats dot_bf16_pairs(Floats sum, hn::Vec<hn::Repartition<std::uint32
                                  hn::Vec<hn::Repartition<std::uint32_t, FloatTag>> b) {
   __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
   return sum;
+}
+
+/// Two vectors of floats to one of bf16, the first one's first, rounded to nearest even.
+HWY_INLINE hn::Vec<hn::Repartition<std::uint32_t, FloatTag>> round_to_bf16(Floats first, Floats second) {
+  hn::Vec<hn::Repartition<std::uint32_t, FloatTag>> both;
+  __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both.raw) : "v"(first.raw), "v"(second.raw));
+  return both;
 }
 
 /// sum[i] + Σ of four products of unsigned and signed bytes, exact (AVX512_VNNI, which AVX3_DL implies).

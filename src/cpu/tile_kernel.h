@@ -49,7 +49,11 @@ struct DecodeShape {
 /// `inputs` (2, 3 or 4) inputs at a time.
 struct PrefillShape {
   std::int64_t rows = 1, k_chunk = 256, inputs = 3;
+  bool bf16_dot = false;  ///< panels and inputs in bf16 and instructions that multiply those, where there are some
 };
 [[nodiscard]] TileKernel prefill_kernel(const WeightSpec& spec, std::int64_t k, const PrefillShape& shape);
+
+/// prefill_kernel with bf16_dot; no run function where the processor or the format does not allow it.
+[[nodiscard]] TileKernel bf16_dot_prefill_kernel(const WeightSpec& spec, std::int64_t k, const PrefillShape& shape);
 
 }  // namespace moetune

@@ -183,6 +183,7 @@ Result<std::vector<KernelResources>> read_cubin(std::string_view cubin) {
   MOETUNE_CHECK(read_details(sections, kernels));
   if (kernels.empty()) return broken("it has no kernel");
   std::vector<KernelResources> list;
+  list.reserve(kernels.size());
   for (auto& [index, kernel] : kernels) list.push_back(std::move(kernel));
   return list;
 }

@@ -60,8 +60,7 @@ class IndexVisitor : public JsonVisitor {
   /// Only files of the folder itself: an index from elsewhere must not make us open anything else.
   Result<std::size_t> file_number(std::string_view file) {
     if (const auto known = numbers_.find(file); known != numbers_.end()) return known->second;
-    if (file.empty() || file.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos ||
-        !file.ends_with(kSuffix))
+    if (file.find_first_of(std::string_view("/\\\0", 3)) != std::string_view::npos || !file.ends_with(kSuffix))
       return fail(fmt::format("{}: its file {} is not the name of a .safetensors file in this folder",
                               printable(tensor_), printable(file)));
     if (index.files.size() == kMostShards) return fail(fmt::format("more than {} files", kMostShards));

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "formats/dequantize.h"
@@ -72,10 +75,46 @@ std::span<const float> ExpertStack::bias_of(std::int64_t expert) const {
   return {bias.data() + expert * n, static_cast<std::size_t>(n)};
 }
 
+namespace {
+
+/// What Linux would give without swapping, and at most what this control group may have; nothing where it does not say.
+std::optional<std::int64_t> available_memory() {
+  const auto number = [](const char* path, std::string_view key) -> std::optional<std::int64_t> {
+    std::ifstream file(path);
+    std::string word;
+    std::int64_t value = 0;
+    while (!key.empty() && file >> word && word != key) {
+    }
+    if (!(file >> value)) return std::nullopt;
+    return value;
+  };
+  const auto machine = number("/proc/meminfo", "MemAvailable:");
+  const auto most = number("/sys/fs/cgroup/memory.max", "");
+  std::optional<std::int64_t> available;
+  if (machine) available = *machine * 1024;
+  if (most) available = std::min(available.value_or(*most), *most);
+  return available;
+}
+
+/// Memory is given when it is touched, and who touches too much is killed: better refused before.
+Status check_memory(const Problem& problem) {
+  const auto available = available_memory();
+  const double need = static_cast<double>(expert_bytes(problem)) * static_cast<double>(problem.experts);
+  if (!available || need <= static_cast<double>(*available)) return {};
+  return fail(fmt::format("the layer takes {:.2f} GB, and {:.2f} GB of memory are available", need / 1e9,
+                          static_cast<double>(*available) / 1e9),
+              {"cut the model further: a larger --tp or --ep"});
+}
+
+}  // namespace
+
 Result<Layer> allocate_layer(const Problem& problem) {
+  MOETUNE_CHECK(check_shape(problem.weights, problem.intermediate, problem.hidden));
+  MOETUNE_CHECK(check_shape(problem.weights, problem.hidden, problem.intermediate));
   const auto stack = [&](std::int64_t n, std::int64_t k) {
     return ExpertStack::allocate(problem.weights, problem.experts, n, k);
   };
+  MOETUNE_CHECK(check_memory(problem));
   Layer layer;
   if (problem.gated) {
     MOETUNE_TRY(layer.gate, stack(problem.intermediate, problem.hidden));

@@ -58,7 +58,8 @@ struct Layer {
   std::string origin;  ///< "random weights, seed 1" or the folder and layer they were read from
 };
 
-/// The stacks that the problem needs, zeroed: no gate where it is not gated, no biases yet.
+/// The stacks that the problem needs, zeroed: no gate where it is not gated, no biases yet. Fails where the layer
+/// exceeds the memory that is available now.
 [[nodiscard]] Result<Layer> allocate_layer(const Problem& problem);
 
 /// Weights whose outputs behave like a trained layer's (activations of order one in, of order one out), made from a
@@ -66,9 +67,12 @@ struct Layer {
 /// for each core).
 [[nodiscard]] Result<Layer> random_layer(const Problem& problem, std::uint64_t seed, unsigned threads = 0);
 
-/// Reads layer `layer` (index in the model; -1: the first MoE layer) of a Hugging Face folder. See model/checkpoint.cpp
-/// for the tensor names per family. An error says which tensor is missing or does not have the shape that config.json
-/// promises.
+/// Reads layer `layer` (index in the model; negative: the first with experts) of a Hugging Face folder, the part that
+/// the device of ranks `how` holds; `problem` is cut(geometry, how). Tensor names per family: model/expert_tensors.h;
+/// per number format: model/expert_source.h. Under TP the bias of down is zero on all ranks but the first, since the
+/// ranks' outputs are added up. Errors: a layer without experts; a tensor that is missing, or has not the element type
+/// or the shape that config.json promises; a scale or weight that is not finite; a part that cuts through a block of a
+/// scale.
 [[nodiscard]] Result<Layer> load_layer(const std::string& folder, const Geometry& geometry, const Problem& problem,
                                        const Cut& how, std::int64_t layer = -1);
 

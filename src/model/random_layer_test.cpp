@@ -1,4 +1,5 @@
 // Random weights: the bytes by a second, slow formula; the spread by what the weights do to a vector.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -214,6 +215,10 @@ TEST(RandomLayer, RefusesWhatNoLayerCanBe) {
   odd.hidden = 401;
   EXPECT_FALSE(random_layer(odd, 1));
   Problem huge = small_problem(WeightSpec::bf16());
+  huge.experts = 256;
+  huge.hidden = huge.intermediate = 1 << 17;
+  EXPECT_THAT(random_layer(huge, 1).error().what,
+              testing::AllOf(testing::HasSubstr("the layer takes 26388.28 GB"), testing::HasSubstr("available")));
   huge.experts = 65536;
   huge.hidden = huge.intermediate = 1 << 24;
   EXPECT_FALSE(random_layer(huge, 1));

@@ -34,15 +34,26 @@ float float_at(const Grid& grid, std::int64_t row, std::int64_t column) {
   }
 }
 
-/// A column at a time in tiles, so that the lines that a tile touches stay in the cache.
-template <std::int64_t element>
-void copy_strided(const Grid& grid, std::byte* to) {
+/// Tile by tile: read along the columns, where neighbours lie close, written along the rows.
+template <class T>
+void copy_turned(const Grid& grid, std::byte* to) {
   constexpr std::int64_t kTile = 64;
+  constexpr auto kSide = static_cast<std::size_t>(kTile);
+  std::array<T, kSide * kSide> tile;
   for (std::int64_t row0 = 0; row0 < grid.rows; row0 += kTile)
-    for (std::int64_t column0 = 0; column0 < grid.columns; column0 += kTile)
-      for (std::int64_t row = row0; row < std::min(row0 + kTile, grid.rows); ++row)
-        for (std::int64_t column = column0; column < std::min(column0 + kTile, grid.columns); ++column)
-          std::memcpy(to + (row * grid.columns + column) * element, grid.at(row, column), element);
+    for (std::int64_t column0 = 0; column0 < grid.columns; column0 += kTile) {
+      const auto rows = static_cast<std::size_t>(std::min(kTile, grid.rows - row0));
+      const auto columns = static_cast<std::size_t>(std::min(kTile, grid.columns - column0));
+      for (std::size_t column = 0; column < columns; ++column) {
+        const std::byte* from = grid.at(row0, column0 + static_cast<std::int64_t>(column));
+        for (std::size_t row = 0; row < rows; ++row, from += grid.row_stride)
+          tile[row * kSide + column] = load<T>(from);
+      }
+      for (std::size_t row = 0; row < rows; ++row) {
+        const std::int64_t place = (row0 + static_cast<std::int64_t>(row)) * grid.columns + column0;
+        std::memcpy(to + place * static_cast<std::int64_t>(sizeof(T)), &tile[row * kSide], columns * sizeof(T));
+      }
+    }
 }
 
 /// The elements as they are, row after row without gaps.
@@ -53,11 +64,11 @@ void copy_elements(const Grid& grid, std::byte* to) {
     for (std::int64_t row = 0; row < grid.rows; ++row)
       std::memcpy(to + row * row_bytes, grid.at(row, 0), static_cast<std::size_t>(row_bytes));
   } else if (element == 1) {
-    copy_strided<1>(grid, to);
+    copy_turned<std::uint8_t>(grid, to);
   } else if (element == 2) {
-    copy_strided<2>(grid, to);
+    copy_turned<std::uint16_t>(grid, to);
   } else {
-    copy_strided<4>(grid, to);
+    copy_turned<std::uint32_t>(grid, to);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include "base/json.h"
 #include "measure/stats.h"
@@ -48,15 +49,15 @@ RecordedPart record_part(const Backend& backend, const TuneRequest& request, con
 Status check_part(const RecordedPart& part) {
   std::set<std::vector<std::int64_t>> seen;
   for (const auto& outcome : part.outcomes) {
-    const auto refuse = [&](const char* why) {
+    const auto refuse = [&](const std::string& why) {
       return fail(fmt::format("{} [{}]: {}", part.backend, fmt::join(outcome.config, ", "), why));
     };
     if (outcome.config.size() != part.axes.size())
-      return refuse(fmt::format("{} values for {} axes", outcome.config.size(), part.axes.size()).c_str());
+      return refuse(fmt::format("{} values for {} axes", outcome.config.size(), part.axes.size()));
     for (std::size_t a = 0; a < part.axes.size(); ++a)
       if (const auto& values = part.axes[a].values;
           std::find(values.begin(), values.end(), outcome.config[a]) == values.end())
-        return refuse(fmt::format("{} is no value of axis '{}'", outcome.config[a], part.axes[a].name).c_str());
+        return refuse(fmt::format("{} is no value of axis '{}'", outcome.config[a], part.axes[a].name));
     if (!seen.insert(outcome.config).second) return refuse("recorded twice");
     if (outcome.status == OutcomeStatus::ok && !(std::isfinite(outcome.us_median) && outcome.us_median > 0))
       return refuse("ok without a positive time");
@@ -86,7 +87,7 @@ Recording record(const TuneRequest& request, const TuneReport& report) {
   Recording recording;
   recording.identity = request.identity;
   for (const auto& row : report.rows) {
-    RecordedRow recorded{row.workload, {}};
+    RecordedRow recorded{row.workload, row.exhausted, {}};
     for (const Backend* backend : request.backends)
       if (backend->why_not(request.identity.problem, request.identity.target).empty())
         recorded.parts.push_back(record_part(*backend, request, row));

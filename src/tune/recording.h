@@ -61,12 +61,14 @@ struct RecordedPart {
 
 struct RecordedRow {
   Workload workload;
+  bool exhaustive = false;  ///< every candidate there is was looked at
   std::vector<RecordedPart> parts;
 
   bool operator==(const RecordedRow&) const = default;
   template <class Self, class Visitor>
   static void fields(Self& self, Visitor&& visit) {
     visit("workload", self.workload);
+    visit("exhaustive", self.exhaustive);
     visit("parts", self.parts);
   }
 };
@@ -86,7 +88,7 @@ struct Recording {
   }
 };
 
-/// Everything that a search looked at. Exhaustive only if the search was and no row was cut short.
+/// Everything that a search looked at.
 [[nodiscard]] Recording record(const TuneRequest& request, const TuneReport& report);
 
 /// Reads and checks a recording: known version, values on their axes, no candidate twice, a positive time for each that

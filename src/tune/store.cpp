@@ -1,92 +1,20 @@
 #include "tune/store.h"
 
 #include <fmt/format.h>
-#include <sqlite3.h>
 
 #include <ctime>
 #include <filesystem>
+#include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "tune/sqlite.h"
+#include "tune/store_schema.h"
 
 namespace moetune {
 namespace {
 
-constexpr int kSchemaVersion = 1;
-constexpr int kApplicationId = 0x6D6F6574;  // "moet": tells our file from another program's
 constexpr int kBusyMs = 10'000;
-
-constexpr const char* kSchema = R"sql(
-CREATE TABLE results (
-  id INTEGER PRIMARY KEY,
-  key TEXT NOT NULL UNIQUE,
-  created TEXT NOT NULL,
-  model TEXT NOT NULL,
-  target TEXT NOT NULL,
-  problem TEXT NOT NULL,
-  workload TEXT NOT NULL,
-  tokens INTEGER NOT NULL,
-  backend TEXT NOT NULL,
-  revision TEXT NOT NULL,
-  config TEXT NOT NULL,
-  identity TEXT NOT NULL,
-  status TEXT NOT NULL,
-  outcome TEXT NOT NULL
-);
-CREATE INDEX results_by_model ON results (model, tokens, backend);
-)sql";
-
-/// A prepared statement with values bound in order.
-class Statement {
- public:
-  static Result<Statement> prepare(sqlite3* database, const char* sql) {
-    sqlite3_stmt* raw = nullptr;
-    if (sqlite3_prepare_v2(database, sql, -1, &raw, nullptr) != SQLITE_OK)
-      return fail(fmt::format("the result store: {}", sqlite3_errmsg(database)));
-    return Statement(database, raw);
-  }
-  void bind(std::string_view text) {
-    sqlite3_bind_text(statement_.get(), ++bound_, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
-  }
-  void bind(std::int64_t number) { sqlite3_bind_int64(statement_.get(), ++bound_, number); }
-  /// The next row; false: no more.
-  Result<bool> step() {
-    const int code = sqlite3_step(statement_.get());
-    if (code == SQLITE_ROW) return true;
-    if (code == SQLITE_DONE) return false;
-    return fail(fmt::format("the result store: {}", sqlite3_errmsg(database_)));
-  }
-  [[nodiscard]] std::string text(int column) const {
-    const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));
-    return data == nullptr
-               ? ""
-               : std::string(data, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column)));
-  }
-  [[nodiscard]] std::int64_t number(int column) const { return sqlite3_column_int64(statement_.get(), column); }
-
- private:
-  struct Finalizer {
-    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
-  };
-  Statement(sqlite3* database, sqlite3_stmt* raw) : database_(database), statement_(raw) {}
-  sqlite3* database_;
-  std::unique_ptr<sqlite3_stmt, Finalizer> statement_;
-  int bound_ = 0;
-};
-
-Status execute(sqlite3* database, const std::string& sql) {
-  char* message = nullptr;
-  if (sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &message) == SQLITE_OK) return {};
-  const std::string what = message == nullptr ? sqlite3_errmsg(database) : message;
-  sqlite3_free(message);
-  return fail("the result store: " + what);
-}
-
-Result<std::int64_t> pragma(sqlite3* database, const char* name) {
-  MOETUNE_TRY(Statement statement, Statement::prepare(database, fmt::format("PRAGMA {}", name).c_str()));
-  MOETUNE_TRY(const bool row, statement.step());
-  return row ? statement.number(0) : 0;
-}
 
 std::string now_utc() {
   const std::time_t now = std::time(nullptr);
@@ -96,22 +24,69 @@ std::string now_utc() {
                      parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-std::string key_of(const Identity& identity, const Workload& workload, const Candidate& candidate,
-                   std::string_view revision) {
-  return content_hash(dump_json({to_json(identity), to_json(workload), to_json(candidate), std::string(revision)}));
+template <class T>
+std::string text_of(const T& value) {
+  return dump_json(to_json(value));
 }
 
+/// A JSON column of a row. What cannot be read was not written by this program.
 template <class T>
-Status read_field(const std::string& text, T& value) {
-  MOETUNE_TRY(const Json json, parse_json(text));
-  return from_json(json, value);
+Status read_column(const Statement& row, int column, T& value) {
+  const auto json = parse_json(row.text(column));
+  Status status = json ? from_json(*json, value) : Status(tl::unexpected(json.error()));
+  if (status) return status;
+  Error error = std::move(status).error();
+  error.hints = {"the file was changed by another program; name another one with --store"};
+  return fail_in("a row that cannot be read", std::move(error));
+}
+
+std::string race_key(const Identity& identity, const Workload& workload, std::span<const Finalist> finalists) {
+  Json json = {identity_content(identity), to_json(workload)};
+  for (const auto& finalist : finalists) json.push_back({to_json(finalist.candidate), finalist.revision});
+  return content_hash(dump_json(json));
+}
+
+std::string target_key(const Target& target) {
+  Target content = target;
+  content.source.clear();
+  return cache_key(content);
+}
+
+/// The WHERE clause of a filter, with placeholders for bind_filter.
+std::string where(const Store::Filter& filter, bool with_status) {
+  std::string sql = " WHERE instr(lower(model), lower(?)) > 0";
+  if (!filter.backend.empty()) sql += " AND backend = ?";
+  if (filter.tokens) sql += " AND tokens = ?";
+  if (with_status && filter.status) sql += " AND status = ?";
+  return sql + " ORDER BY id DESC LIMIT ?";
+}
+
+void bind_filter(Statement& statement, const Store::Filter& filter, bool with_status) {
+  statement.bind(filter.model);
+  if (!filter.backend.empty()) statement.bind(filter.backend);
+  if (filter.tokens) statement.bind(*filter.tokens);
+  if (with_status && filter.status) statement.bind(to_string(*filter.status));
+  statement.bind(filter.limit);
+}
+
+Result<StoredResult> read_result(const Statement& row) {
+  StoredResult result;
+  result.id = row.number(0);
+  result.model = row.text(1);
+  result.target = row.text(2);
+  MOETUNE_CHECK(read_column(row, 3, result.problem));
+  MOETUNE_CHECK(read_column(row, 4, result.workload));
+  result.candidate.backend = row.text(5);
+  MOETUNE_CHECK(read_column(row, 6, result.candidate.config));
+  result.revision = row.text(7);
+  MOETUNE_CHECK(read_column(row, 8, result.outcome));
+  result.created = row.text(9);
+  return result;
 }
 
 }  // namespace
 
-void Store::Closer::operator()(sqlite3* database) const { sqlite3_close(database); }
-
-Store::Store(std::unique_ptr<sqlite3, Closer> database) : database_(std::move(database)) {}
+Store::Store(Database database) : database_(std::make_unique<Database>(std::move(database))) {}
 Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
@@ -119,118 +94,120 @@ Store::~Store() = default;
 std::string Store::default_path() { return cache_folder() + "/results.sqlite"; }
 
 Result<Store> Store::open(const std::string& path) {
-  std::error_code ignored;
+  std::error_code ignored;  // opening says what is wrong
   const auto parent = std::filesystem::path(path).parent_path();
   if (!parent.empty()) std::filesystem::create_directories(parent, ignored);
-  sqlite3* raw = nullptr;
-  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
-  Store store{std::unique_ptr<sqlite3, Closer>(raw)};
-  if (code != SQLITE_OK)
-    return fail(
-        fmt::format("cannot open the result store {}: {}", path, raw == nullptr ? "no memory" : sqlite3_errmsg(raw)),
-        {"name another file with --store, or another folder with MOETUNE_HOME"});
-  sqlite3_busy_timeout(raw, kBusyMs);
-  if (auto status = store.prepare_schema(path); !status) {
-    Error error = std::move(status).error();
-    if (error.hints.empty()) error.hints = {"name another file with --store; this one is left as it is"};
-    return fail_in(path, std::move(error));
-  }
-  return store;
-}
-
-Status Store::prepare_schema(const std::string& path) {
-  sqlite3* database = database_.get();
-  MOETUNE_TRY(const std::int64_t application, pragma(database, "application_id"));
-  MOETUNE_TRY(const std::int64_t version, pragma(database, "user_version"));
-  MOETUNE_TRY(const std::int64_t tables, pragma(database, "schema_version"));
-  if (application != kApplicationId && (application != 0 || tables != 0))
-    return fail("this is a database of another program");
-  if (version > kSchemaVersion)
-    return fail(fmt::format("written by a newer moetune (schema {}, this one knows {})", version, kSchemaVersion),
-                {"update moetune, or name another file with --store", fmt::format("{} is left as it is", path)});
-  MOETUNE_CHECK(execute(database, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"));
-  if (version == kSchemaVersion) return {};
-  // Two processes may meet here: the one that waits finds the schema made.
-  MOETUNE_CHECK(execute(database, "BEGIN IMMEDIATE"));
-  MOETUNE_TRY(const std::int64_t made, pragma(database, "user_version"));
-  Status status;
-  if (made != kSchemaVersion)
-    status = execute(database, fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}; {}", kApplicationId,
-                                           kSchemaVersion, kSchema));
-  if (!status) {
-    (void)execute(database, "ROLLBACK");
-    return status;
-  }
-  return execute(database, "COMMIT");
+  const std::string where = "result store " + path;
+  auto database = Database::open(path, kBusyMs);
+  if (!database) return fail_in(where, std::move(database).error());
+  Status status = prepare_schema(*database);
+  // A commit is on disk when it returns: the log is synced each time, and merged into the file now and then.
+  if (status) status = database->execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;");
+  if (!status) return fail_in(where, std::move(status).error());
+  return Store(std::move(*database));
 }
 
 Result<std::optional<Outcome>> Store::find(const Identity& identity, const Workload& workload,
                                            const Candidate& candidate, std::string_view revision) {
-  MOETUNE_TRY(Statement statement, Statement::prepare(database_.get(), "SELECT outcome FROM results WHERE key = ?"));
-  statement.bind(key_of(identity, workload, candidate, revision));
-  MOETUNE_TRY(const bool row, statement.step());
-  if (!row) return std::optional<Outcome>();
+  MOETUNE_TRY(Statement row, database_->prepare("SELECT outcome FROM results WHERE key = ?"));
+  row.bind(result_key(identity, workload, candidate, revision));
+  MOETUNE_TRY(const bool found, row.step());
+  if (!found) return std::nullopt;
   Outcome outcome;
-  MOETUNE_CHECK(read_field(statement.text(0), outcome));
-  return std::optional<Outcome>(std::move(outcome));
+  MOETUNE_CHECK(read_column(row, 0, outcome));
+  if (outcome.status == OutcomeStatus::throttled) return std::nullopt;
+  return outcome;
 }
 
 Status Store::add(const Identity& identity, const Workload& workload, const Candidate& candidate,
                   std::string_view revision, const Outcome& outcome) {
   if (outcome.status == OutcomeStatus::skipped) return {};
-  MOETUNE_TRY(Statement statement,
-              Statement::prepare(database_.get(),
-                                 "INSERT OR REPLACE INTO results (key, created, model, target, problem, workload, "
-                                 "tokens, backend, revision, config, "
-                                 "identity, status, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
-  statement.bind(key_of(identity, workload, candidate, revision));
-  statement.bind(now_utc());
-  statement.bind(identity.problem.model);
-  statement.bind(identity.target.name);
-  statement.bind(dump_json(to_json(identity.problem)));
-  statement.bind(dump_json(to_json(workload)));
-  statement.bind(workload.tokens);
-  statement.bind(candidate.backend);
-  statement.bind(revision);
-  statement.bind(dump_json(to_json(candidate.config)));
-  statement.bind(dump_json(to_json(identity)));
-  statement.bind(to_string(outcome.status));
-  statement.bind(dump_json(to_json(outcome)));
-  MOETUNE_TRY(const bool row, statement.step());
-  (void)row;
-  return {};
+  MOETUNE_TRY(
+      Statement insert,
+      database_->prepare("INSERT OR REPLACE INTO results (key, created, model, target, problem, workload, tokens, "
+                         "backend, revision, config, identity, status, outcome) "
+                         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  insert.bind(result_key(identity, workload, candidate, revision)).bind(now_utc());
+  insert.bind(identity.problem.model).bind(identity.target.name).bind(text_of(identity.problem));
+  insert.bind(text_of(workload)).bind(workload.tokens);
+  insert.bind(candidate.backend).bind(revision).bind(text_of(candidate.config)).bind(text_of(identity));
+  return insert.bind(to_string(outcome.status)).bind(text_of(outcome)).run();
+}
+
+Result<std::optional<std::vector<Outcome>>> Store::find_race(const Identity& identity, const Workload& workload,
+                                                             std::span<const Finalist> finalists) {
+  MOETUNE_TRY(Statement row, database_->prepare("SELECT outcomes FROM races WHERE key = ?"));
+  row.bind(race_key(identity, workload, finalists));
+  MOETUNE_TRY(const bool found, row.step());
+  if (!found) return std::nullopt;
+  std::vector<Outcome> outcomes;
+  MOETUNE_CHECK(read_column(row, 0, outcomes));
+  if (outcomes.size() != finalists.size()) return std::nullopt;
+  return outcomes;
+}
+
+Status Store::add_race(const Identity& identity, const Workload& workload, std::span<const Finalist> finalists,
+                       std::span<const Outcome> outcomes) {
+  MOETUNE_TRY(Statement insert,
+              database_->prepare("INSERT OR REPLACE INTO races (key, created, outcomes) VALUES (?, ?, ?)"));
+  insert.bind(race_key(identity, workload, finalists)).bind(now_utc());
+  return insert.bind(text_of(std::vector<Outcome>(outcomes.begin(), outcomes.end()))).run();
+}
+
+Status Store::add_winner(const Identity& identity, const StoredWinner& winner) {
+  StoredWinner row = winner;
+  row.model = identity.problem.model;
+  row.target = identity.target.name;
+  row.problem = identity.problem;
+  row.created = now_utc();
+  MOETUNE_TRY(Statement insert,
+              database_->prepare("INSERT OR REPLACE INTO winners (key, created, model, tokens, backend, identity, "
+                                 "winner) VALUES (?, ?, ?, ?, ?, ?, ?)"));
+  insert.bind(content_hash(dump_json({row.model, identity_content(identity), to_json(row.workload)})));
+  insert.bind(row.created).bind(row.model).bind(row.workload.tokens).bind(row.winner.backend);
+  return insert.bind(text_of(identity)).bind(text_of(row)).run();
+}
+
+Status Store::add_ceilings(const Target& target, const Ceilings& ceilings) {
+  MOETUNE_TRY(Statement insert,
+              database_->prepare("INSERT INTO ceilings (key, created, target, ceilings) VALUES (?, ?, ?, ?)"));
+  return insert.bind(target_key(target)).bind(now_utc()).bind(target.name).bind(text_of(ceilings)).run();
+}
+
+Result<std::optional<StoredCeilings>> Store::find_ceilings(const Target& target) {
+  MOETUNE_TRY(Statement row,
+              database_->prepare("SELECT ceilings, created FROM ceilings WHERE key = ? ORDER BY id DESC LIMIT 1"));
+  row.bind(target_key(target));
+  MOETUNE_TRY(const bool found, row.step());
+  if (!found) return std::nullopt;
+  StoredCeilings stored;
+  MOETUNE_CHECK(read_column(row, 0, stored.ceilings));
+  stored.created = row.text(1);
+  return stored;
 }
 
 Result<std::vector<StoredResult>> Store::list(const Filter& filter) {
-  std::string sql =
-      "SELECT id, model, target, problem, workload, backend, config, revision, outcome, created FROM results WHERE "
-      "instr(lower(model), lower(?)) > 0";
-  if (!filter.backend.empty()) sql += " AND backend = ?";
-  if (filter.tokens) sql += " AND tokens = ?";
-  if (filter.status) sql += " AND status = ?";
-  sql += " ORDER BY id DESC LIMIT ?";
-  MOETUNE_TRY(Statement statement, Statement::prepare(database_.get(), sql.c_str()));
-  statement.bind(filter.model);
-  if (!filter.backend.empty()) statement.bind(filter.backend);
-  if (filter.tokens) statement.bind(*filter.tokens);
-  if (filter.status) statement.bind(to_string(*filter.status));
-  statement.bind(filter.limit);
+  MOETUNE_TRY(Statement rows, database_->prepare("SELECT id, model, target, problem, workload, backend, config, "
+                                                 "revision, outcome, created FROM results" +
+                                                 where(filter, true)));
+  bind_filter(rows, filter, true);
   std::vector<StoredResult> results;
   while (true) {
-    MOETUNE_TRY(const bool row, statement.step());
+    MOETUNE_TRY(const bool row, rows.step());
     if (!row) return results;
-    StoredResult result;
-    result.id = statement.number(0);
-    result.model = statement.text(1);
-    result.target = statement.text(2);
-    MOETUNE_CHECK(read_field(statement.text(3), result.problem));
-    MOETUNE_CHECK(read_field(statement.text(4), result.workload));
-    result.candidate.backend = statement.text(5);
-    MOETUNE_CHECK(read_field(statement.text(6), result.candidate.config));
-    result.revision = statement.text(7);
-    MOETUNE_CHECK(read_field(statement.text(8), result.outcome));
-    result.created = statement.text(9);
+    MOETUNE_TRY(StoredResult result, read_result(rows));
     results.push_back(std::move(result));
+  }
+}
+
+Result<std::vector<StoredWinner>> Store::list_winners(const Filter& filter) {
+  MOETUNE_TRY(Statement rows, database_->prepare("SELECT winner FROM winners" + where(filter, false)));
+  bind_filter(rows, filter, false);
+  std::vector<StoredWinner> winners;
+  while (true) {
+    MOETUNE_TRY(const bool row, rows.step());
+    if (!row) return winners;
+    MOETUNE_CHECK(read_column(rows, 0, winners.emplace_back()));
   }
 }
 

@@ -24,6 +24,7 @@ struct Landscape {
   [[nodiscard]] RecordedRow row() const {
     RecordedRow row;
     row.workload.tokens = tokens;
+    row.exhaustive = true;
     row.parts = {decode(), prefill()};
     return row;
   }

@@ -3,141 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
+#include <cmath>
+#include <numeric>
 
 #include "base/clock.h"
-#include "base/log.h"
 
 namespace moetune {
 namespace {
 
 constexpr int kMaxFailedOpens = 3;
-constexpr double kHelloS = 20;
-constexpr double kPollS = 0.1;  // how long a Ctrl-C may go unnoticed
-constexpr int kMaxGarbageLines = 1000;
+constexpr double kReplyS = 20;  // until the first phase, and for requests without one
 
-// Deadlines are for hangs, not for slowness: rates a tenth of what the slowest machine in use does.
-constexpr double kLoadBytesPerS = 50e6;
-constexpr double kReferenceFlopsPerS = 50e6;
-constexpr double kBaseS = 60;
-
-}  // namespace
-
-WorkerEvaluator::WorkerEvaluator(Job job, WorkerOptions options) : job_(std::move(job)), options_(std::move(options)) {}
-
-double WorkerEvaluator::deadline(const Workload& workload, std::size_t candidates) const {
-  if (options_.evaluate_s > 0) return options_.evaluate_s * static_cast<double>(candidates);
-  const double flops = layer_flops(job_.problem, std::min<std::int64_t>(workload.tokens, 64) * job_.problem.top_k);
-  return kBaseS + flops / kReferenceFlopsPerS +
-         static_cast<double>(candidates) * (options_.stop.max_s + options_.race_stop.max_s + 30);
-}
-
-WorkerEvaluator::Loss WorkerEvaluator::lose(OutcomeStatus status, const std::string& what) {
-  worker_->kill();
-  Loss loss{status, phase_.empty() ? what : fmt::format("{} in phase '{}'", what, phase_), worker_->log()};
-  worker_.reset();
-  return loss;
-}
-
-WorkerEvaluator::Loss WorkerEvaluator::died() {
-  constexpr double kGraceS = 5;  // between closing its pipe and ending
-  if (!worker_->wait(kGraceS)) return lose(OutcomeStatus::crashed, "the worker closed its pipe and went on");
-  // SIGKILL that we did not send: the system's answer to a machine without memory.
-  const bool killed = worker_->signal() == SIGKILL;
-  return lose(killed ? OutcomeStatus::out_of_memory : OutcomeStatus::crashed,
-              fmt::format("the worker ended: {}{}", worker_->ending(),
-                          killed ? ", probably by the system for want of memory" : ""));
-}
-
-WorkerEvaluator::Answer WorkerEvaluator::read_answer(std::int64_t id, double seconds) {
-  const double give_up = now_s() + seconds;
-  std::string line;
-  for (int garbage = 0; garbage < kMaxGarbageLines;) {
-    switch (worker_->read_line(line, std::min(kPollS, std::max(0.0, give_up - now_s())))) {
-      case Subprocess::Read::closed:
-        return tl::unexpected(died());
-      case Subprocess::Read::too_long:
-        return tl::unexpected(lose(OutcomeStatus::crashed, "the worker sent an endless line"));
-      case Subprocess::Read::timed_out:
-        if (options_.stop_flag != nullptr && options_.stop_flag->load())
-          return tl::unexpected(lose(OutcomeStatus::skipped, "interrupted"));
-        if (now_s() >= give_up)
-          return tl::unexpected(lose(OutcomeStatus::timed_out, fmt::format("no answer within {:.3g} s", seconds)));
-        continue;
-      case Subprocess::Read::line:
-        break;
-    }
-    const auto json = parse_json(line);
-    if (json && json->is_object() && json->contains("phase") && (*json)["phase"].is_string()) {
-      phase_ = (*json)["phase"].get<std::string>().substr(0, 40);
-    } else if (json && json->is_object() && json->value("id", Json()) == Json(id) &&
-               json->value("ok", Json()).is_boolean()) {
-      return *json;
-    } else {
-      ++garbage;  // a library that prints; the answer may still come
-    }
-  }
-  return tl::unexpected(
-      lose(OutcomeStatus::crashed, fmt::format("the worker sent {} lines that are no answer", kMaxGarbageLines)));
-}
-
-WorkerEvaluator::Answer WorkerEvaluator::ask(std::string_view op, const Json& body, double seconds) {
-  const std::int64_t id = next_id_++;
-  phase_.clear();
-  Json request{{"id", id}, {"op", op}};
-  request[std::string(op)] = body;
-  if (!worker_->write_line(dump_json(request))) return tl::unexpected(died());
-  return read_answer(id, seconds);
-}
-
-std::optional<WorkerEvaluator::Loss> WorkerEvaluator::ensure_open() {
-  if (worker_) return std::nullopt;
-  if (refused_) return Loss{OutcomeStatus::launch_failed, refused_->what, ""};
-  if (failed_opens_ >= kMaxFailedOpens)
-    return Loss{OutcomeStatus::launch_failed,
-                fmt::format("the worker failed to load the layer {} times in a row", failed_opens_), ""};
-  SubprocessOptions process;
-  process.memory_limit_bytes = options_.memory_limit_bytes;
-  auto started = Subprocess::start(options_.argv, process);
-  if (!started) return Loss{OutcomeStatus::launch_failed, started.error().what, ""};
-  worker_.emplace(std::move(*started));
-  ++starts_;
-  ++failed_opens_;  // until it has answered
-  const auto hello = ask("hello", Json::object(), kHelloS);
-  if (!hello) return hello.error();
-  Greeting greeting;
-  if (!(*hello)["ok"].get<bool>() || !from_json(hello->value("result", Json()), greeting) ||
-      greeting.protocol != kProtocolVersion)
-    return lose(OutcomeStatus::launch_failed, fmt::format("the worker does not speak protocol {}", kProtocolVersion));
-  const double bytes = static_cast<double>(expert_bytes(job_.problem)) * static_cast<double>(job_.problem.experts);
-  const double seconds = options_.open_s > 0 ? options_.open_s : kBaseS + bytes / kLoadBytesPerS;
-  const auto opened = ask("open", to_json(job_), seconds);
-  if (!opened) return opened.error();
-  if (!(*opened)["ok"].get<bool>()) {
-    Error error;
-    const Json hints = opened->value("hints", Json::array());
-    if (!from_json(opened->value("error", Json()), error.what)) error.what = "the worker refused the layer";
-    if (!from_json(hints, error.hints)) error.hints.clear();
-    refused_ = error;
-    return lose(OutcomeStatus::launch_failed, error.what);
-  }
-  failed_opens_ = 0;
-  return std::nullopt;
-}
-
-Status WorkerEvaluator::open() {
-  while (true) {
-    const auto loss = ensure_open();
-    if (!loss) return {};
-    if (refused_) return tl::unexpected(*refused_);
-    if (loss->status == OutcomeStatus::skipped) return fail("interrupted");
-    if (failed_opens_ >= kMaxFailedOpens || failed_opens_ == 0) return fail("cannot run the layer: " + loss->diagnosis);
-  }
-}
-
-namespace {
-
-Outcome outcome_of(OutcomeStatus status, std::string diagnosis, std::string log) {
+Outcome make_outcome(OutcomeStatus status, std::string diagnosis, std::string log = "") {
   Outcome outcome;
   outcome.status = status;
   outcome.diagnosis = std::move(diagnosis);
@@ -145,56 +22,242 @@ Outcome outcome_of(OutcomeStatus status, std::string diagnosis, std::string log)
   return outcome;
 }
 
+/// Whether the candidate had its turn when the worker was lost.
+bool had_turn(const Loss& loss) { return loss.phase && *loss.phase != Phase::reference && *loss.phase != Phase::open; }
+
+std::string last_line(const std::string& log) {
+  const auto end = log.find_last_not_of(" \r\n");
+  if (end == std::string::npos) return "";
+  const auto before = log.find_last_of('\n', end);
+  const auto begin = before == std::string::npos ? 0 : before + 1;
+  return log.substr(begin, end + 1 - begin);
+}
+
+Error error_of(const Loss& loss) {
+  Error error;
+  error.what = loss.diagnosis;
+  if (loss.status == OutcomeStatus::out_of_memory) error.kind = ErrorKind::out_of_memory;
+  if (const std::string words = last_line(loss.log); !words.empty())
+    error.hints.push_back("it printed last: " + dump_json(Json(words.substr(0, 200))));
+  return error;
+}
+
+Error error_of(const Failure& failure) {
+  return {failure.what, failure.hints, failure.out_of_memory ? ErrorKind::out_of_memory : ErrorKind::other};
+}
+
+/// Nothing where the outcome is one that a worker may report of a candidate.
+std::optional<std::string> nonsense_in(const Outcome& outcome) {
+  if (outcome.status != OutcomeStatus::ok) return std::nullopt;
+  if (outcome.samples_us.empty()) return "ok without samples";
+  const auto no_time = [](double us) { return !std::isfinite(us) || us <= 0; };
+  if (std::any_of(outcome.samples_us.begin(), outcome.samples_us.end(), no_time)) return "a sample that is no time";
+  return std::nullopt;
+}
+
+Outcome outcome_of(const Loss& loss) { return make_outcome(loss.status, loss.diagnosis, loss.log); }
+
+/// The worker could not make the workload or compute its reference.
+Outcome not_run(const Failure& failure, const std::string& log) {
+  std::string diagnosis = failure.what;
+  for (const auto& hint : failure.hints) diagnosis += "; " + hint;
+  return make_outcome(OutcomeStatus::skipped, std::move(diagnosis), log);
+}
+
 }  // namespace
 
-Outcome WorkerEvaluator::evaluate(const Workload& workload, const Candidate& candidate) {
-  if (options_.stop_flag != nullptr && options_.stop_flag->load())
-    return outcome_of(OutcomeStatus::skipped, "interrupted", "");
-  if (const auto loss = ensure_open()) return outcome_of(loss->status, loss->diagnosis, loss->log);
-  const auto answer =
-      ask("evaluate", to_json(EvaluateRequest{workload, {candidate}, options_.stop}), deadline(workload, 1));
-  if (!answer) return outcome_of(answer.error().status, answer.error().diagnosis, answer.error().log);
-  Outcome outcome;
-  if (!(*answer)["ok"].get<bool>())
-    return outcome_of(OutcomeStatus::launch_failed, dump_json(answer->value("error", Json())), "");
-  if (auto status = from_json(answer->value("result", Json()), outcome); !status) {
-    const Loss loss = lose(OutcomeStatus::crashed, "the worker's answer makes no sense: " + status.error().what);
-    return outcome_of(loss.status, loss.diagnosis, loss.log);
+WorkerEvaluator::WorkerEvaluator(Job job, WorkerOptions options) : job_(std::move(job)), options_(std::move(options)) {}
+
+Status WorkerEvaluator::open_job(WorkerProcess& worker) {
+  PhaseLimits limits = phase_limits(job_.problem);
+  if (options_.open_s > 0) limits.set(Phase::open, options_.open_s);
+  const auto ask = [&](Op op, Json body, double total_s) -> Result<Json> {
+    auto answer = worker.ask(op, std::move(body), PhaseClock(now_s(), limits, kReplyS, std::nullopt, total_s),
+                             options_.stop_flag);
+    if (!answer) return tl::unexpected(error_of(answer.error()));
+    if (answer->ok) return std::move(answer->result);
+    const Error refusal = error_of(*answer->failure);
+    // It would say the same again, but memory may be there the next time.
+    if (refusal.kind != ErrorKind::out_of_memory) given_up_ = refusal;
+    return tl::unexpected(refusal);
+  };
+  MOETUNE_TRY(const Json hello, ask(Op::hello, Json::object(), kReplyS));
+  Greeting greeting;
+  if (!from_json(hello, greeting) || greeting.protocol != kProtocolVersion) {
+    given_up_ = Error{fmt::format("the worker speaks protocol {}, not {}", greeting.protocol, kProtocolVersion),
+                      {"use a worker of the same version as this moetune"}};
+    return tl::unexpected(*given_up_);
   }
-  if (outcome.status != OutcomeStatus::ok && outcome.log.empty()) outcome.log = worker_->log();
-  // A failed launch or a throw may leave a device or a heap in a state that the next candidate would be blamed for.
-  if (outcome.status == OutcomeStatus::launch_failed || outcome.status == OutcomeStatus::crashed ||
-      outcome.status == OutcomeStatus::out_of_memory)
+  MOETUNE_CHECK(ask(Op::open, to_json(job_), kReplyS + limits.of(Phase::open)));
+  return {};
+}
+
+Status WorkerEvaluator::try_open() {
+  SubprocessOptions process;
+  process.memory_limit_bytes = options_.memory_limit_bytes;
+  MOETUNE_TRY(WorkerProcess worker, WorkerProcess::start(options_.argv, process));
+  ++starts_;
+  MOETUNE_CHECK(open_job(worker));
+  worker_.emplace(std::move(worker));
+  used_ = false;
+  failed_opens_ = 0;
+  return {};
+}
+
+Status WorkerEvaluator::open() {
+  while (!worker_) {
+    if (given_up_) return tl::unexpected(*given_up_);
+    if (stopped()) return fail("interrupted");
+    const Status status = try_open();
+    if (status || given_up_ || stopped() || ++failed_opens_ < kMaxFailedOpens) continue;
+    given_up_ = status.error();
+    given_up_->what =
+        fmt::format("the worker failed to load the layer {} times in a row: {}", failed_opens_, status.error().what);
+  }
+  return {};
+}
+
+PhaseClock WorkerEvaluator::clock_for(Op op, const EvaluateRequest& request) const {
+  const bool known = fastest_ && fastest_->first == request.workload;
+  PhaseLimits limits = phase_limits(job_.problem, request.workload, request.stop,
+                                    known ? std::optional(fastest_->second) : std::nullopt);
+  std::optional<double> candidate_s;
+  if (options_.evaluate_s > 0 && op == Op::evaluate) candidate_s = options_.evaluate_s;
+  if (options_.evaluate_s > 0 && op == Op::race)
+    for (const Phase phase : {Phase::load, Phase::configure, Phase::check, Phase::time})
+      limits.set(phase, options_.evaluate_s);
+  const double one_s = candidate_s.value_or(limits.of(Phase::load) + limits.of(Phase::configure) +
+                                            2 * limits.of(Phase::check) + limits.of(Phase::time));
+  // The turns of a race are many phases, each far shorter than its limit.
+  const double rounds = op == Op::race ? 2 : 1;
+  const double total_s =
+      kReplyS + limits.of(Phase::reference) + rounds * one_s * static_cast<double>(request.candidates.size());
+  return PhaseClock(now_s(), limits, kReplyS, candidate_s, total_s);
+}
+
+WorkerEvaluator::Answer WorkerEvaluator::ask_once(Op op, const EvaluateRequest& request) {
+  if (const auto status = open(); !status) {
+    Loss loss;
+    loss.status = OutcomeStatus::skipped;
+    loss.diagnosis = status.error().what;
+    return tl::unexpected(std::move(loss));
+  }
+  used_ = true;
+  auto reply = worker_->ask(op, to_json(request), clock_for(op, request), options_.stop_flag);
+  if (!reply) {
     worker_.reset();
+    return tl::unexpected(std::move(reply.error()));
+  }
+  Given given{std::move(*reply), worker_->log()};
+  if (given.reply.spoiled) worker_.reset();
+  return given;
+}
+
+WorkerEvaluator::Answer WorkerEvaluator::ask(Op op, const EvaluateRequest& request) {
+  if (no_reference_ && no_reference_->first == request.workload) return tl::unexpected(no_reference_->second);
+  const auto before_its_turn = [](const Answer& answer) {
+    return !answer && answer.error().status != OutcomeStatus::skipped && !had_turn(answer.error());
+  };
+  const bool was_used = worker_ && used_;
+  Answer answer = ask_once(op, request);
+  if (before_its_turn(answer) && was_used) answer = ask_once(op, request);
+  if (before_its_turn(answer) && answer.error().phase) {
+    answer.error().status = OutcomeStatus::skipped;
+    no_reference_.emplace(request.workload, answer.error());
+  }
+  return answer;
+}
+
+Outcome WorkerEvaluator::read_outcome(const Json& json, const std::string& log) {
+  Outcome outcome;
+  const Status status = from_json(json, outcome);
+  const auto nonsense = status ? nonsense_in(outcome) : std::optional(status.error().what);
+  if (nonsense) {
+    worker_.reset();
+    return make_outcome(OutcomeStatus::crashed, "the worker's answer makes no sense: " + *nonsense, log);
+  }
+  if (outcome.status != OutcomeStatus::ok && outcome.log.empty()) outcome.log = log;
+  if (spoils(outcome.status)) worker_.reset();
   return outcome;
 }
 
-std::vector<Outcome> WorkerEvaluator::race(const Workload& workload, std::span<const Candidate> candidates) {
-  const auto all = [&](const Loss& loss) {
-    return std::vector<Outcome>(candidates.size(), outcome_of(loss.status, loss.diagnosis, loss.log));
+Outcome WorkerEvaluator::evaluate(const Workload& workload, const Candidate& candidate) {
+  const Answer answer = ask(Op::evaluate, {workload, {candidate}, options_.stop});
+  if (!answer) return outcome_of(answer.error());
+  const auto& [reply, log] = *answer;
+  if (!reply.ok) return not_run(*reply.failure, log);
+  const Outcome outcome = read_outcome(reply.result, log);
+  if (outcome.status == OutcomeStatus::ok) {
+    const double call_s = *std::min_element(outcome.samples_us.begin(), outcome.samples_us.end()) * 1e-6;
+    const bool known = fastest_ && fastest_->first == workload;
+    fastest_.emplace(workload, known ? std::min(fastest_->second, call_s) : call_s);
+  }
+  return outcome;
+}
+
+std::vector<std::size_t> WorkerEvaluator::race_once(const EvaluateRequest& request,
+                                                    const std::vector<std::size_t>& racers,
+                                                    std::vector<Outcome>& outcomes) {
+  const auto all_are = [&](const Outcome& outcome) {
+    for (const std::size_t racer : racers) outcomes[racer] = outcome;
+    return std::vector<std::size_t>();
   };
-  if (options_.stop_flag != nullptr && options_.stop_flag->load())
-    return all({OutcomeStatus::skipped, "interrupted", ""});
-  if (const auto loss = ensure_open()) return all(*loss);
-  const EvaluateRequest request{workload, {candidates.begin(), candidates.end()}, options_.race_stop};
-  const auto answer = ask("race", to_json(request), deadline(workload, candidates.size()));
-  if (!answer) return all(answer.error());
-  std::vector<Outcome> outcomes;
-  if (!(*answer)["ok"].get<bool>() || !from_json(answer->value("result", Json()), outcomes) ||
-      outcomes.size() != candidates.size())
-    return all(lose(OutcomeStatus::crashed, "the worker's answer makes no sense"));
+  std::vector<std::size_t> others = racers;
+  const Answer answer = ask(Op::race, request);
+  if (!answer) {
+    const Loss& loss = answer.error();
+    const Outcome lost = outcome_of(loss);
+    if (loss.status == OutcomeStatus::skipped || !had_turn(loss) || loss.candidate >= racers.size())
+      return all_are(lost);
+    outcomes[racers[loss.candidate]] = lost;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(loss.candidate));
+    return others;
+  }
+  const auto& [reply, log] = *answer;
+  if (!reply.ok) return all_are(not_run(*reply.failure, log));
+  if (!reply.result.is_array() || reply.result.size() != racers.size()) {
+    worker_.reset();
+    return all_are(make_outcome(OutcomeStatus::crashed, "the worker's answer to a race is no list of all", log));
+  }
+  bool spoiled = reply.spoiled;
+  others.clear();
+  for (std::size_t i = 0; i < racers.size(); ++i) {
+    Outcome& outcome = outcomes[racers[i]];
+    outcome = read_outcome(reply.result[i], log);
+    spoiled = spoiled || spoils(outcome.status);
+    if (outcome.status == OutcomeStatus::ok || outcome.status == OutcomeStatus::skipped) others.push_back(racers[i]);
+  }
+  // Where nobody failed there is nobody to run without.
+  return spoiled && others.size() < racers.size() ? others : std::vector<std::size_t>();
+}
+
+std::vector<Outcome> WorkerEvaluator::race(const Workload& workload, std::span<const Candidate> candidates) {
+  std::vector<Outcome> outcomes(candidates.size());
+  std::vector<std::size_t> racers(candidates.size());
+  std::iota(racers.begin(), racers.end(), std::size_t{0});
+  // Each round leaves at least one out.
+  while (!racers.empty()) {
+    EvaluateRequest request{workload, {}, options_.race_stop};
+    for (const std::size_t racer : racers) request.candidates.push_back(candidates[racer]);
+    racers = race_once(request, racers, outcomes);
+  }
   return outcomes;
 }
 
 Result<Ceilings> WorkerEvaluator::ceilings() {
   MOETUNE_CHECK(open());
-  constexpr double kCeilingsS = 120;
-  const auto answer = ask("ceilings", Json::object(), kCeilingsS);
-  if (!answer) return fail("measuring the ceilings failed: " + answer.error().diagnosis);
-  if (!(*answer)["ok"].get<bool>())
-    return fail("measuring the ceilings failed: " + dump_json(answer->value("error", Json())));
+  const PhaseLimits limits = phase_limits(job_.problem);
+  const auto answer = worker_->ask(
+      Op::ceilings, Json::object(),
+      PhaseClock(now_s(), limits, kReplyS, std::nullopt, kReplyS + limits.of(Phase::ceilings)), options_.stop_flag);
+  constexpr const char* kWhat = "measuring the ceilings";
+  if (!answer) {
+    worker_.reset();
+    return fail_in(kWhat, error_of(answer.error()));
+  }
+  if (!answer->ok) return fail_in(kWhat, error_of(*answer->failure));
   Ceilings ceilings;
-  MOETUNE_CHECK(from_json(answer->value("result", Json()), ceilings));
+  if (auto status = from_json(answer->result, ceilings); !status) return fail_in(kWhat, status.error());
   return ceilings;
 }
 
