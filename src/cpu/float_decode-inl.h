@@ -84,9 +84,7 @@ struct MxScaled {
 
   /// The result scale goes in here: weights times 2^-120 and a small scale would leave the range of floats.
   static HWY_INLINE void scale_chunk(const FloatRow& row, std::int64_t column, std::int64_t k, Floats (&w)[4]) {
-    const Floats scale = mx_chunk_scale(row.scales, column, k - column, Weights::kResultScale);
-    MOETUNE_UNROLL
-    for (std::size_t j = 0; j < 4; ++j) w[j] = hn::Mul(w[j], scale);
+    scale_mx_chunk(row.scales, column, k - column, Weights::kResultScale, w);
   }
 };
 

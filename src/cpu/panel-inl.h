@@ -128,9 +128,7 @@ struct Mxfp8Panel {
     template <bool kPartial>
     HWY_INLINE void run(std::int64_t column, std::int64_t columns, Floats (&w)[4]) const {
       load_chunk<Weights, kPartial>(row + column, columns, w);
-      const Floats factor = mx_chunk_scale(scales, column, columns, Weights::kResultScale);
-      MOETUNE_UNROLL
-      for (std::size_t j = 0; j < 4; ++j) w[j] = hn::Mul(w[j], factor);
+      scale_mx_chunk(scales, column, columns, Weights::kResultScale, w);
     }
   };
   template <class Element>

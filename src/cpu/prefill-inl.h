@@ -142,11 +142,11 @@ void arrange_panel_inputs(const float* input, std::int64_t k, std::byte* out) {
   }
 }
 
-/// Elements of a panel row: an odd number of cache lines, so that rows do not meet in the same sets.
+/// Elements of a panel row of whole chunks: an odd number of cache lines, so that rows do not meet in the same sets.
 template <class Element>
 constexpr std::int64_t panel_stride(std::int64_t columns) {
   constexpr std::int64_t kLine = kCacheLine / static_cast<std::int64_t>(sizeof(Element));
-  return round_up(columns, 2 * kLine) + kLine;
+  return round_up(round_up(columns, kChunk), 2 * kLine) + kLine;
 }
 
 template <class Source, class Element, std::size_t kInputs>

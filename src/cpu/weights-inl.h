@@ -92,19 +92,44 @@ struct Fp16Weights {
   }
 };
 
-/// E4M3: a byte moved into the upper half of a 16-bit lane and four to the right, sign kept, is the bf16 of 2^-120
-/// times its value (the exponent biases 127 and 7 differ by 120), subnormals included. 2^-120 times a small input would
-/// be lost, so inputs carry 2^48 (any up to 2^79 is still finite) and results are brought back by 2^72. NaN codes,
-/// which weights from a file must not have (formats/dequantize.h), read as ±480.
+/// E4M3. NaN codes, which weights from a file must not have (formats/dequantize.h), read as ±480.
+///
+/// AVX-512: seven to the left of its place in a 16-bit lane, sign apart, a byte is the fp16 of 2^-8 times its value (the
+/// exponent biases 15 and 7 differ by 8), and the conversion of fp16 takes subnormals at full speed.
+/// Others: a byte moved into the upper half of a 16-bit lane and four to the right, sign kept, is the bf16 of 2^-120
+/// times its value, subnormals included; three operations fewer, but Intel's processors multiply subnormal floats a
+/// hundred times slower. 2^-120 times a small input would be lost, so inputs carry 2^48 (any up to 2^79 is still
+/// finite) and results are brought back by 2^72.
 struct Fp8Weights {
-  static constexpr std::int64_t kStride = kLanes == 1 ? 1 : 4;
   static constexpr std::int64_t kChunkBytes = kChunk;
 #if HWY_TARGET == HWY_SCALAR
+  static constexpr std::int64_t kStride = 1;
   static constexpr float kInputScale = 1.0F, kResultScale = 1.0F;
   static HWY_INLINE void load(const std::byte* data, Floats (&w)[4]) {
     for (int j = 0; j < 4; ++j) w[j] = hn::Set(FloatTag(), e4m3_to_float(load_element<std::uint8_t>(data, j)));
   }
+#elif HWY_CAP_GE512
+  static constexpr std::int64_t kStride = 2;
+  static constexpr float kInputScale = 1.0F, kResultScale = 0x1p8F;
+  static HWY_INLINE void load(const std::byte* data, Floats (&w)[4]) {
+    const hn::Repartition<std::int16_t, FloatTag> halves;
+    const auto keep = hn::Set(halves, static_cast<std::int16_t>(0xbf80 - 0x10000));
+    const auto pairs = hn::BitCast(halves, load_words(data));
+    promote(hn::And(hn::ShiftRight<1>(hn::ShiftLeft<8>(pairs)), keep), w[0], w[2]);
+    promote(hn::And(hn::ShiftRight<1>(pairs), keep), w[1], w[3]);
+  }
+
+ private:
+  template <class V>
+  static HWY_INLINE void promote(V all, Floats& lower, Floats& upper) {
+    const FloatTag d;
+    const hn::Rebind<hwy::float16_t, FloatTag> half;
+    const hn::Rebind<std::int16_t, FloatTag> bits;
+    lower = hn::PromoteTo(d, hn::BitCast(half, hn::LowerHalf(bits, all)));
+    upper = hn::PromoteTo(d, hn::BitCast(half, hn::UpperHalf(bits, all)));
+  }
 #else
+  static constexpr std::int64_t kStride = 4;
   static constexpr float kInputScale = 0x1p48F, kResultScale = 0x1p72F;
   static HWY_INLINE void load(const std::byte* data, Floats (&w)[4]) {
     const hn::Repartition<std::int16_t, FloatTag> halves;
@@ -119,20 +144,19 @@ struct Fp8Weights {
 #endif
 };
 
-/// The MX scales (a power of two per 32 columns, times `factor`) of the chunk of a row at `column`, of whose weights
-/// `columns` exist: lane i is for weights 4i … 4i + 3. `scales` are those of the whole row.
-HWY_INLINE Floats mx_chunk_scale(const std::byte* scales, std::int64_t column, std::int64_t columns, float factor) {
+/// Multiplies the chunk of a row at `column`, of whose E4M3 weights `columns` exist, by its MX scales (a power of two per
+/// 32 columns) times `factor`. `scales` are those of the whole row.
+HWY_INLINE void scale_mx_chunk(const std::byte* scales, std::int64_t column, std::int64_t columns, float factor,
+                               Floats (&w)[4]) {
   constexpr std::int64_t kGroup = 32;
-  const FloatTag d;
-  const auto scale = [scales, factor](std::int64_t group)
-                         HWY_ATTR { return e8m0_to_float(load_element<std::uint8_t>(scales, group)) * factor; };
-  const Floats first = hn::Set(d, scale(column / kGroup));
-#if HWY_CAP_GE512
-  if (columns > kGroup) return hn::ConcatLowerLower(d, hn::Set(d, scale(column / kGroup + 1)), first);
-#else
-  (void)columns;
-#endif
-  return first;
+  const auto scale = [scales, factor](std::int64_t group) HWY_ATTR {
+    return hn::Set(FloatTag(), e8m0_to_float(load_element<std::uint8_t>(scales, group)) * factor);
+  };
+  const Floats first = scale(column / kGroup);
+  Floats second = first;  // of a chunk of 64, whose vectors 2 and 3 hold the weights from 32 on
+  if (kChunk > kGroup && columns > kGroup) second = scale(column / kGroup + 1);
+  MOETUNE_UNROLL
+  for (std::size_t j = 0; j < 4; ++j) w[j] = hn::Mul(w[j], j < 2 ? first : second);
 }
 
 /// Floats of one arranged row of k activations: whole chunks.

@@ -67,6 +67,10 @@ double tolerance_for(const Totals& totals, double tolerance) {
   return totals.norm > 0.0 ? tolerance * (1.0 + std::sqrt(totals.norm_squares) / totals.norm) : tolerance;
 }
 
+/// With fewer columns a row says too little about the size of what was summed: experts may cancel in it, and a single
+/// element may then be far from its row's root mean square without a fault.
+constexpr std::int64_t kTellingColumns = 16;
+
 }  // namespace
 
 Comparison compare_output(std::span<const std::uint16_t> output, std::span<const float> reference, std::int64_t hidden,
@@ -91,8 +95,10 @@ Comparison compare_output(std::span<const std::uint16_t> output, std::span<const
   for (const std::int64_t token : only_tokens) row(token);
   comparison.relative_error = std::sqrt(ratio(totals.error, totals.norm));
   comparison.tolerance = tolerance_for(totals, tolerance);
+  const double worst_allowed =
+      hidden < kTellingColumns ? std::numeric_limits<double>::max() : kWorstFactor * tolerance;
   comparison.within = comparison.finite && comparison.relative_error <= comparison.tolerance &&
-                      comparison.worst_error <= kWorstFactor * tolerance;
+                      comparison.worst_error <= worst_allowed;
   return comparison;
 }
 
