@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,6 +55,12 @@ class Backend {
   [[nodiscard]] virtual std::string revision() const = 0;
   /// Everything that keeps it from running this layer on this target; empty means it can.
   [[nodiscard]] virtual Reasons why_not(const Problem& problem, const Target& target) const = 0;
+  /// Builds what the default configs need for this layer and target, with no such device at hand, and holds it against
+  /// the target's limits: everything that failed, empty where all is well. Nothing: there is nothing to build, or no
+  /// compiler here. Asked only where why_not is empty; takes seconds.
+  [[nodiscard]] virtual std::optional<Reasons> compile(const Problem& /*problem*/, const Target& /*target*/) const {
+    return std::nullopt;
+  }
   /// What can be tuned for calls of that many tokens. Asked only where why_not is empty.
   [[nodiscard]] virtual Space space(const Problem& problem, const Target& target, std::int64_t tokens) const = 0;
   /// Whether this backend is the natural choice for calls of that many tokens, where several of one owner share the

@@ -32,7 +32,9 @@ struct Verdict {
   }
 };
 
-/// Every backend's verdict from its rules, in registration order.
-[[nodiscard]] std::vector<Verdict> check_rules(const Registry& registry, const Problem& problem, const Target& target);
+/// Every backend's verdict in registration order: from its rules, and where those say yes and there is something to
+/// compile, from compiling it.
+[[nodiscard]] std::vector<Verdict> check_backends(const Registry& registry, const Problem& problem,
+                                                  const Target& target);
 
 }  // namespace moetune

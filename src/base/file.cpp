@@ -69,6 +69,9 @@ Status write_file(const std::string& path, std::string_view text) {
   std::error_code ignored;
   const auto parent = std::filesystem::path(path).parent_path();
   if (!parent.empty()) std::filesystem::create_directories(parent, ignored);
+  // Renaming over a device or a pipe would put a file in its place.
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored))
+    return fail(path + ": not a regular file");
   std::string beside = path + ".XXXXXX";
   const Descriptor file(::mkostemp(beside.data(), O_CLOEXEC));
   if (file.get() < 0) return fail_errno(path, "create a file beside it");

@@ -3,8 +3,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <exception>
+#include <string_view>
 
 #include "base/log.h"
 #include "report/output.h"
@@ -32,12 +35,18 @@ void handle_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+/// Looked for by hand, so that a command line that cannot be parsed is answered in the form it asks for.
+bool wants_json(int argc, char** argv) {
+  return std::any_of(argv, argv + argc, [](const char* argument) { return std::string_view(argument) == "--json"; });
+}
+
 }  // namespace
 
 int run_cli(int argc, char** argv, const Registry& registry) {
   start_log();
   handle_signals();
   Context context{registry, stop_requested};
+  context.json = wants_json(argc, argv);
   CLI::App app{
       "Finds the fastest correct way to run a Mixture-of-Experts layer on this machine, and says why the rest cannot "
       "run.\n"
@@ -57,15 +66,18 @@ int run_cli(int argc, char** argv, const Registry& registry) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    const int code = app.exit(e);
-    return code == 0 ? kDone : kBadInput;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    report_error(context, {e.what(), {"moetune --help and moetune COMMAND --help list what can be given"}});
+  } catch (const std::exception& e) {  // such as no memory
+    report_error(context, {e.what(), {}});
   }
   return context.exit_code;
 }
 
 void report_error(Context& context, const Error& error) {
   std::fputs(error_text(error).c_str(), stderr);
-  context.exit_code = kBadInput;
+  if (context.json) print_json({{"error", error.what}, {"hints", error.hints}});
+  context.exit_code = context.stop.load() ? kNegative : kBadInput;
 }
 
 void print(const std::string& text) {

@@ -20,12 +20,13 @@ struct Context {
   const Registry& registry;
   const std::atomic<bool>& stop;  ///< set by the first Ctrl-C: finish with what there is
   int exit_code = kDone;
+  bool json = false;  ///< asked for with --json: an error is an object on standard output too
 };
 
 /// The whole program: parses, runs one subcommand, returns the exit code.
 int run_cli(int argc, char** argv, const Registry& registry);
 
-/// Prints the error and makes the exit code 2.
+/// Prints the error and makes the exit code 2, or 1 after a Ctrl-C, which is no bad input.
 void report_error(Context& context, const Error& error);
 
 /// Prints to standard output. A reader that went away (`moetune … | head`) ends the program quietly.

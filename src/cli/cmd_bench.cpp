@@ -39,6 +39,23 @@ Result<Config> chosen_config(const std::string& text, const Space& space, Config
   return config;
 }
 
+/// What is run, in that order: every workload on every backend that can run the layer.
+Result<std::vector<std::pair<Workload, Candidate>>> plan_of(const BenchOptions& options, const Run& run) {
+  if (!options.config.empty() && run.backends.size() != 1)
+    return fail(fmt::format("--config: settings of one backend, and there are {}", run.backends.size()),
+                {"name one with --backends"});
+  std::vector<std::pair<Workload, Candidate>> plan;
+  for (const auto& workload : run.workloads)
+    for (const Backend* backend : run.backends) {
+      if (!backend->why_not(run.choice.problem, run.target).empty()) continue;
+      MOETUNE_TRY(Config config,
+                  chosen_config(options.config, backend->space(run.choice.problem, run.target, workload.tokens),
+                                backend->default_config(run.choice.problem, run.target, workload.tokens)));
+      plan.emplace_back(workload, Candidate{backend->id(), std::move(config)});
+    }
+  return plan;
+}
+
 std::string number(const std::optional<double>& value, int digits) {
   return value ? fmt::format("{:.{}f}", *value, digits) : "";
 }
@@ -72,24 +89,21 @@ std::string bench_text(const Run& run, const std::vector<Measurement>& rows,
 }
 
 void bench(const BenchOptions& options, Context& context) {
-  auto run = start_run(options.run, context);
+  auto run = prepare_run(options.run, context);
   if (!run) return report_error(context, run.error());
+  const auto plan = plan_of(options, *run);
+  if (!plan) return report_error(context, plan.error());
+  if (const auto status = start_worker(*run); !status) return report_error(context, status.error());
   std::vector<Measurement> rows;
   std::vector<std::pair<std::string, Reasons>> refused;
   for (const Backend* backend : run->backends)
     if (auto reasons = backend->why_not(run->choice.problem, run->target); !reasons.empty())
       refused.emplace_back(backend->id(), std::move(reasons));
-  for (const auto& workload : run->workloads)
-    for (const Backend* backend : run->backends) {
-      if (!backend->why_not(run->choice.problem, run->target).empty() || context.stop.load()) continue;
-      const Space space = backend->space(run->choice.problem, run->target, workload.tokens);
-      const auto config = chosen_config(options.config, space,
-                                        backend->default_config(run->choice.problem, run->target, workload.tokens));
-      if (!config) return report_error(context, config.error());
-      const Candidate candidate{backend->id(), *config};
-      const Outcome outcome = run->worker->evaluate(workload, candidate);
-      rows.push_back(measurement_of(run->choice.problem, workload, candidate, outcome, run->ceilings));
-    }
+  for (const auto& [workload, candidate] : *plan) {
+    if (context.stop.load()) break;
+    const Outcome outcome = run->worker->evaluate(workload, candidate);
+    rows.push_back(measurement_of(run->choice.problem, workload, candidate, outcome, run->ceilings));
+  }
   if (options.run.json)
     print_json({{"target", to_json(run->target)},
                 {"problem", problem_json(run->choice.problem)},

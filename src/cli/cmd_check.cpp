@@ -40,9 +40,9 @@ Result<Target> target_of(const CheckOptions& options, const Registry& registry) 
 }
 
 std::string check_text(const LayerChoice& choice, const Target& target, const std::vector<Verdict>& verdicts) {
-  std::string text = fmt::format("{}\n  layer:  {}\n  target: {}\n", choice.model.geometry.model,
+  std::string text = fmt::format("{}\n  layer:  {}\n  target: {}\n", for_terminal(choice.model.geometry.model),
                                  describe(choice.problem), describe(target));
-  for (const auto& assumption : choice.model.geometry.assumed) text += "  assumed: " + assumption + "\n";
+  for (const auto& assumption : choice.model.geometry.assumed) text += "  assumed: " + for_terminal(assumption) + "\n";
   Table table({{"backend"}, {"runs"}, {"known by"}, {"why"}});
   for (const auto& verdict : verdicts) {
     std::string why = verdict.note;
@@ -61,7 +61,7 @@ void check(const CheckOptions& options, Context& context) {
   if (!choice) return report_error(context, choice.error());
   const auto target = target_of(options, context.registry);
   if (!target) return report_error(context, target.error());
-  const auto verdicts = check_rules(context.registry, choice->problem, *target);
+  const auto verdicts = check_backends(context.registry, choice->problem, *target);
   if (options.json) {
     print_json({{"target", to_json(*target)},
                 {"problem", problem_json(choice->problem)},

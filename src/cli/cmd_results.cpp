@@ -52,7 +52,9 @@ void results(const ResultsOptions& options, Context& context) {
   }
   const std::string path = options.store.empty() ? Store::default_path() : options.store;
   std::vector<StoredResult> found;
-  if (std::filesystem::exists(path)) {  // asking must not create one
+  std::error_code problem;
+  const auto file = std::filesystem::status(path, problem);
+  if (file.type() != std::filesystem::file_type::not_found) {  // asking must not create one
     auto store = Store::open(path);
     if (!store) return report_error(context, store.error());
     auto listed = store->list(filter);
@@ -90,7 +92,7 @@ void add_results(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("results", "What earlier runs found, newest first");
   command->add_option("MODEL", options->filter.model, "part of a model's name; default: all");
   command->add_option("--backend", options->filter.backend, "only this backend");
-  command->add_option("--tokens", options->tokens, "only rows of that many tokens");
+  command->add_option("--tokens", options->tokens, "only rows of that many tokens")->check(check_count);
   command->add_option("--status", options->status,
                       "only outcomes of that kind: ok, crashed, timed_out, wrong_result, …");
   command->add_option("--limit", options->filter.limit, "rows at most")

@@ -141,10 +141,13 @@ Json tune_json(const Run& run, const TuneReport& report, const std::string& stor
 }
 
 void tune_command(const TuneOptions& options, Context& context) {
-  auto run = start_run(options.run, context);
+  auto run = prepare_run(options.run, context);
   if (!run) return report_error(context, run.error());
   const auto request = request_of(options, *run);
   if (!request) return report_error(context, request.error());
+  if (!options.record.empty())  // not found out after the run
+    if (const auto status = write_file(options.record, ""); !status) return report_error(context, status.error());
+  if (const auto status = start_worker(*run); !status) return report_error(context, status.error());
   Progress progress;
   const TuneHooks hooks{now_s, [&](const TuneProgress& p) { progress.show(progress_text(p, request->budget_s)); },
                         &context.stop};

@@ -72,6 +72,11 @@ Result<Budget> parse_budget(std::string_view text) {
   return bad;
 }
 
+std::string check_count(const std::string& text) {
+  if (parse_number<std::uint64_t>(text)) return "";
+  return fmt::format("'{}' is not a whole number from 0 to 2^64 - 1", text.substr(0, 40));
+}
+
 void LayerOptions::add_to(CLI::App& command) {
   command.add_option("MODEL", model, "Hugging Face folder, its config.json, or a known name such as GLM-5-NVFP4")
       ->required();
@@ -82,7 +87,9 @@ void LayerOptions::add_to(CLI::App& command) {
   command.add_option("--ep-rank", cut.ep_rank, "which of the --ep groups this is")->capture_default_str();
   command.add_option("--layer", layer, "layer of the model whose weights are read; -1: its first MoE layer")
       ->capture_default_str();
-  command.add_option("--seed", seed, "seed of random weights, inputs and routing")->capture_default_str();
+  command.add_option("--seed", seed, "seed of random weights, inputs and routing")
+      ->check(check_count)
+      ->capture_default_str();
 }
 
 std::string LayerChoice::weights_origin() const {
@@ -96,7 +103,7 @@ Result<LayerChoice> choose_layer(const LayerOptions& options) {
   MOETUNE_TRY(Problem problem, cut(model.geometry, options.cut));
   const bool real = !model.folder.empty() && has_weights(model.folder);
   const auto& moe_layers = model.geometry.moe_layers;
-  if (options.layer >= 0 && std::find(moe_layers.begin(), moe_layers.end(), options.layer) == moe_layers.end())
+  if (options.layer != -1 && std::find(moe_layers.begin(), moe_layers.end(), options.layer) == moe_layers.end())
     return fail(
         fmt::format("layer {} of {} holds no experts", options.layer, model.geometry.model),
         {moe_layers.empty() ? "leave --layer out"
@@ -107,7 +114,7 @@ Result<LayerChoice> choose_layer(const LayerOptions& options) {
 }
 
 void TargetOptions::add_device(CLI::App& command) {
-  command.add_option("--device", device, "where to run: cpu; default: the best device here");
+  command.add_option("--device", device, "where to run: gpu or cpu; default: the GPU where there is one");
 }
 
 void TargetOptions::add_gpu(CLI::App& command) {

@@ -30,6 +30,9 @@ struct Budget {
 };
 [[nodiscard]] Result<Budget> parse_budget(std::string_view text);
 
+/// A check for flags of whole numbers from 0 on, of which CLI11 itself reads "-1" as 2^64 - 1, and what is larger too.
+[[nodiscard]] std::string check_count(const std::string& text);
+
 /// Flags that say which layer.
 struct LayerOptions {
   std::string model;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "base/file.h"
@@ -74,12 +75,13 @@ void RunOptions::add_to(CLI::App& command) {
   routing.add_to(command);
   command.add_option("--backends", backends, "comma-separated backends to look at; default: all that can run");
   command.add_option("--store", store, "file that keeps results; default: " + Store::default_path());
-  command.add_option("--timeout", timeout_s, "seconds a candidate may take; default: from the size of the layer")
-      ->check(CLI::PositiveNumber);
+  command.add_option("--timeout", timeout_s, "seconds a candidate may take; default: from the size of the layer");
   command.add_flag("--json", json, "one JSON object instead of a table");
 }
 
-Result<Run> start_run(const RunOptions& options, Context& context) {
+Result<Run> prepare_run(const RunOptions& options, Context& context) {
+  if (!std::isfinite(options.timeout_s) || options.timeout_s < 0)
+    return fail(fmt::format("--timeout: {} is not a number of seconds", options.timeout_s));
   MOETUNE_TRY(const auto tokens, parse_tokens(options.routing.tokens));
   MOETUNE_TRY(const RoutingKind routing, parse_routing(options.routing));
   MOETUNE_TRY(auto backends, choose_backends(options.backends, context.registry));
@@ -99,9 +101,13 @@ Result<Run> start_run(const RunOptions& options, Context& context) {
   run.identity = {run.choice.problem, run.target, weights_identity(run.choice),
                   fmt::format("{} {}", kMeasuringVersion, cache_key(worker.stop))};
   run.worker = std::make_unique<WorkerEvaluator>(job_of(run.choice, run.target), worker);
+  return run;
+}
+
+Status start_worker(Run& run) {
   MOETUNE_CHECK(run.worker->open());
   MOETUNE_TRY(run.ceilings, run.worker->ceilings());
-  return run;
+  return {};
 }
 
 std::string heading(const Run& run) {

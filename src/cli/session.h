@@ -24,7 +24,8 @@ struct RunOptions {
   void add_to(CLI::App& command);
 };
 
-/// Everything is checked before anything is started. The worker holds the weights; this process never touches a device.
+/// Everything is checked before the worker is started. The worker holds the weights; this process never touches a
+/// device.
 struct Run {
   LayerChoice choice;
   Target target;
@@ -35,7 +36,10 @@ struct Run {
   std::unique_ptr<WorkerEvaluator> worker;
   Ceilings ceilings;
 };
-[[nodiscard]] Result<Run> start_run(const RunOptions& options, Context& context);
+/// Checks what was asked for and starts nothing.
+[[nodiscard]] Result<Run> prepare_run(const RunOptions& options, Context& context);
+/// Starts the worker, loads the weights into it and measures the ceilings.
+[[nodiscard]] Status start_worker(Run& run);
 
 /// The head of the text output: model, layer, target, weights, what was assumed.
 [[nodiscard]] std::string heading(const Run& run);

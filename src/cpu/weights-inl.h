@@ -94,12 +94,12 @@ struct Fp16Weights {
 
 /// E4M3. NaN codes, which weights from a file must not have (formats/dequantize.h), read as ±480.
 ///
-/// AVX-512: seven to the left of its place in a 16-bit lane, sign apart, a byte is the fp16 of 2^-8 times its value (the
-/// exponent biases 15 and 7 differ by 8), and the conversion of fp16 takes subnormals at full speed.
-/// Others: a byte moved into the upper half of a 16-bit lane and four to the right, sign kept, is the bf16 of 2^-120
-/// times its value, subnormals included; three operations fewer, but Intel's processors multiply subnormal floats a
-/// hundred times slower. 2^-120 times a small input would be lost, so inputs carry 2^48 (any up to 2^79 is still
-/// finite) and results are brought back by 2^72.
+/// AVX-512: seven to the left of its place in a 16-bit lane, sign apart, a byte is the fp16 of 2^-8 times its value
+/// (the exponent biases 15 and 7 differ by 8), and the conversion of fp16 takes subnormals at full speed. Others: a
+/// byte moved into the upper half of a 16-bit lane and four to the right, sign kept, is the bf16 of 2^-120 times its
+/// value, subnormals included; three operations fewer, but Intel's processors multiply subnormal floats a hundred times
+/// slower. 2^-120 times a small input would be lost, so inputs carry 2^48 (any up to 2^79 is still finite) and results
+/// are brought back by 2^72.
 struct Fp8Weights {
   static constexpr std::int64_t kChunkBytes = kChunk;
 #if HWY_TARGET == HWY_SCALAR
@@ -144,8 +144,8 @@ struct Fp8Weights {
 #endif
 };
 
-/// Multiplies the chunk of a row at `column`, of whose E4M3 weights `columns` exist, by its MX scales (a power of two per
-/// 32 columns) times `factor`. `scales` are those of the whole row.
+/// Multiplies the chunk of a row at `column`, of whose E4M3 weights `columns` exist, by its MX scales (a power of two
+/// per 32 columns) times `factor`. `scales` are those of the whole row.
 HWY_INLINE void scale_mx_chunk(const std::byte* scales, std::int64_t column, std::int64_t columns, float factor,
                                Floats (&w)[4]) {
   constexpr std::int64_t kGroup = 32;

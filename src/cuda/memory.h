@@ -13,6 +13,7 @@ namespace moetune::cuda {
 /// an Error.
 class DeviceBuffer {
  public:
+  DeviceBuffer() = default;  ///< empty
   /// Zero bytes are an empty buffer with a null pointer. Not initialised. Errors: out_of_memory, with what was free.
   [[nodiscard]] static Result<DeviceBuffer> allocate(const ContextRef& context, std::size_t bytes);
   /// allocate and upload.

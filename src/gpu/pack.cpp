@@ -285,6 +285,8 @@ Result<PackedStack> pack(std::span<const ExpertStack* const> stacks) {
 
 }  // namespace
 
+std::string_view packed_format(const WeightSpec& spec) { return form_of(spec).name; }
+
 Reasons why_not_packed(const WeightSpec& spec) {
   Reasons reasons;
   const auto refuse = [&](std::string have, std::string need) {

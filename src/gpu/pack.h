@@ -22,7 +22,10 @@ struct PackedStack {
   std::vector<float> bias;       ///< [experts][row_tiles * 16], or empty
 };
 
-/// The kernels' name for that format, or why they have none (block sizes that do not fit a 16 × 64 tile).
+/// The enumerator of Format in kernels/common/fragment.cuh for that format, e.g. "nvfp4", "int4_group32".
+[[nodiscard]] std::string_view packed_format(const WeightSpec& spec);
+
+/// Why the kernels have no form of that format (block sizes that do not fit a 16 × 64 tile); empty: they have one.
 [[nodiscard]] Reasons why_not_packed(const WeightSpec& spec);
 
 /// The first projection: row tiles of gate and up alternate; a layer without a gate has the up tiles alone. Errors: a

@@ -105,6 +105,7 @@ tl::unexpected<Error> unknown(const std::string& name) {
   for (const auto& named : all_names())
     near.emplace_back(distance(wanted, lower(after_slash(named.name))), after_slash(named.name));
   std::sort(near.begin(), near.end());
+  near.erase(std::unique(near.begin(), near.end()), near.end());
   std::string list;
   for (std::size_t i = 0; i < near.size() && i < 5; ++i) list += (list.empty() ? "" : ", ") + near[i].second;
   return fail(fmt::format("'{}' is neither a folder with a config.json nor a known model", name.substr(0, 200)),

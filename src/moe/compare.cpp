@@ -95,10 +95,9 @@ Comparison compare_output(std::span<const std::uint16_t> output, std::span<const
   for (const std::int64_t token : only_tokens) row(token);
   comparison.relative_error = std::sqrt(ratio(totals.error, totals.norm));
   comparison.tolerance = tolerance_for(totals, tolerance);
-  const double worst_allowed =
-      hidden < kTellingColumns ? std::numeric_limits<double>::max() : kWorstFactor * tolerance;
-  comparison.within = comparison.finite && comparison.relative_error <= comparison.tolerance &&
-                      comparison.worst_error <= worst_allowed;
+  const double worst_allowed = hidden < kTellingColumns ? std::numeric_limits<double>::max() : kWorstFactor * tolerance;
+  comparison.within =
+      comparison.finite && comparison.relative_error <= comparison.tolerance && comparison.worst_error <= worst_allowed;
   return comparison;
 }
 

@@ -34,8 +34,9 @@ namespace moetune {
 
 /// Verdict on a backend's output against the reference.
 struct Comparison {
-  bool finite = true;         ///< no NaN or infinity anywhere
-  bool within = true;         ///< finite, relative_error <= tolerance and, from 16 columns on, worst_error <= kWorstFactor tolerances
+  bool finite = true;  ///< no NaN or infinity anywhere
+  bool within =
+      true;  ///< finite, relative_error <= tolerance and, from 16 columns on, worst_error <= kWorstFactor tolerances
   double relative_error = 0;  ///< Frobenius norm of the difference over that of the reference; infinite where only the
                               ///< reference is zero
   double worst_error = 0;     ///< largest |difference| of an element over the root mean square of its token's reference
