@@ -11,10 +11,19 @@ std::span<const std::byte> bytes_of(const Buffer& buffer) {
   return {buffer.data(), static_cast<std::size_t>(buffer.size())};
 }
 
+/// The buffer, with room behind it for the row tiles that kernels may read (kMostRowTiles).
+Result<cuda::DeviceBuffer> upload_padded(const cuda::ContextRef& context, const Buffer& buffer, std::int64_t tiles) {
+  const std::int64_t padding = buffer.size() / tiles * (kMostRowTiles - 1);
+  MOETUNE_TRY(auto on_device, cuda::DeviceBuffer::allocate(context, static_cast<std::size_t>(buffer.size() + padding)));
+  MOETUNE_CHECK(on_device.upload(bytes_of(buffer)));
+  return on_device;
+}
+
 Result<DeviceStack> upload(const cuda::ContextRef& context, const PackedStack& packed) {
   DeviceStack stack;
-  MOETUNE_TRY(stack.data, cuda::DeviceBuffer::of(context, bytes_of(packed.data)));
-  MOETUNE_TRY(stack.scales, cuda::DeviceBuffer::of(context, bytes_of(packed.scales)));
+  const std::int64_t tiles = packed.experts * packed.row_tiles;
+  MOETUNE_TRY(stack.data, upload_padded(context, packed.data, tiles));
+  MOETUNE_TRY(stack.scales, upload_padded(context, packed.scales, tiles));
   MOETUNE_TRY(stack.row_scale, cuda::DeviceBuffer::of(context, std::as_bytes(std::span(packed.row_scale))));
   MOETUNE_TRY(stack.bias, cuda::DeviceBuffer::of(context, std::as_bytes(std::span(packed.bias))));
   stack.view = {stack.data.as<void>(), stack.scales.as<void>(), stack.row_scale.as<float>(), stack.bias.as<float>(),

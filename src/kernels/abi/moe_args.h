@@ -18,7 +18,11 @@ struct MoeTile {
   int unused;
 };
 
-/// A repacked stack of expert matrices.
+/// Row tiles of a warp at most. A warp whose last tiles are beyond its expert reads them all the same (the next
+/// expert's, whose products it drops): a comparison for each load would cost more than the bytes.
+constexpr int kMostRowTiles = 8;
+
+/// A repacked stack of expert matrices. Behind data and scales lie kMostRowTiles - 1 row tiles that may be read.
 struct MoeWeights {
   const void* data;        ///< [experts][row tiles][chunks][units][32 lanes][16 bytes]
   const void* scales;      ///< format's own, see kernels/common/fragment.cuh; may be null

@@ -20,6 +20,7 @@ namespace moetune::sm80 {
 
 template <class Config>
 struct DecodeShape {
+  static_assert(Config::kRowTiles <= kMostRowTiles, "reads beyond what the host has put behind the weights");
   static constexpr int kWarps = Config::kWarpsRows * Config::kWarpsDepth;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kAccumulators = Config::kRowTiles * Config::kTokenTiles * 4;
