@@ -1,5 +1,6 @@
 // The loops around the decode form: a tile of rows, a few side by side, against all inputs, a few at a time. A Source
-// says where a row's weights and scales are and has a Block<kRows, kPairs> that computes kRows × kPairs dot products.
+// says where a row's weights and scales are (Rows, which goes from row to row without dividing) and has a Block<kRows,
+// kPairs> that computes kRows × kPairs dot products.
 #if defined(MOETUNE_CPU_DECODE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOETUNE_CPU_DECODE_TILE_INL_H_
 #undef MOETUNE_CPU_DECODE_TILE_INL_H_
@@ -15,6 +16,19 @@ namespace moetune {
 namespace HWY_NAMESPACE {
 
 inline constexpr std::int64_t kMaxTileRows = 4;
+
+/// Source::Rows of sources for which finding a row is cheap or does not matter: asks for each.
+template <class Source>
+class RowByRow {
+ public:
+  RowByRow(const MatrixView& matrix, std::int64_t row) : matrix_(matrix), row_(row) {}
+  /// The next row.
+  HWY_INLINE typename Source::Row take(std::byte* scratch) { return Source::row(matrix_, row_++, scratch); }
+
+ private:
+  const MatrixView& matrix_;
+  std::int64_t row_;
+};
 
 /// All inputs from `first_pair` on against the kRows rows at `row` of the tile: kPairs at a time, then half of that, …
 template <class Source, std::size_t kRows, std::size_t kPairs>
@@ -42,12 +56,12 @@ std::int64_t decode_row_blocks(const TileArgs& args, std::int64_t row) {
   const std::int64_t row_bytes = Source::row_bytes(matrix);
   const std::byte* tile = matrix.data + args.first_row * row_bytes;
   constexpr std::int64_t kStep = kRows;
+  typename Source::Rows all(matrix, args.first_row + row);
   for (; row + kStep <= args.rows; row += kStep) {
     typename Source::Row rows[kRows];
-    std::int64_t at = args.first_row + row;
     std::byte* scratch = args.scratch;
     for (auto& one : rows) {
-      one = Source::row(matrix, at++, scratch);
+      one = all.take(scratch);
       scratch += round_up(row_bytes, kCacheLine);
     }
     const Prefetcher prefetcher = Source::kDequantizesFirst

@@ -41,24 +41,45 @@ struct SegmentScaled {
   static std::int64_t segment(const MatrixView& matrix) {
     return matrix.spec.format == WeightFormat::fp8_block ? matrix.spec.block_k : matrix.k;
   }
-  static FloatRow row(const MatrixView& matrix, std::int64_t row, std::byte*) {
-    FloatRow where{matrix.data + row * row_bytes(matrix), nullptr};
-    constexpr std::int64_t kScale = sizeof(float);
-    switch (matrix.spec.format) {
-      case WeightFormat::fp8_tensor:
-        where.scales = matrix.scales;
-        break;
-      case WeightFormat::fp8_channel:
-        where.scales = matrix.scales + row * kScale;
-        break;
-      case WeightFormat::fp8_block:
-        where.scales = matrix.scales + row / matrix.spec.block_n * ceil_div(matrix.k, matrix.spec.block_k) * kScale;
-        break;
-      default:
-        break;
+  class Rows {
+   public:
+    Rows(const MatrixView& matrix, std::int64_t row) : data_bytes_(row_bytes(matrix)) {
+      next_.data = matrix.data + row * data_bytes_;
+      constexpr std::int64_t kScale = sizeof(float);
+      switch (matrix.spec.format) {
+        case WeightFormat::fp8_tensor:
+          next_.scales = matrix.scales;
+          break;
+        case WeightFormat::fp8_channel:
+          next_.scales = matrix.scales + row * kScale;
+          scale_bytes_ = kScale;
+          block_rows_ = left_ = 1;
+          break;
+        case WeightFormat::fp8_block:
+          scale_bytes_ = ceil_div(matrix.k, matrix.spec.block_k) * kScale;
+          next_.scales = matrix.scales + row / matrix.spec.block_n * scale_bytes_;
+          block_rows_ = matrix.spec.block_n;
+          left_ = block_rows_ - row % block_rows_;
+          break;
+        default:
+          break;
+      }
     }
-    return where;
-  }
+    HWY_INLINE FloatRow take(std::byte*) {
+      const FloatRow row = next_;
+      next_.data += data_bytes_;
+      if (--left_ == 0) {
+        next_.scales += scale_bytes_;
+        left_ = block_rows_;
+      }
+      return row;
+    }
+
+   private:
+    FloatRow next_;
+    std::int64_t data_bytes_, scale_bytes_ = 0;
+    std::int64_t block_rows_ = 0, left_ = 0;  ///< rows that share scales, and how many of them are left; 0: all do
+  };
   static HWY_INLINE float scale(const FloatRow& row, std::int64_t segment) {
     return Weights::kResultScale * (row.scales != nullptr ? load_element<float>(row.scales, segment) : 1.0F);
   }
@@ -74,6 +95,7 @@ struct MxScaled {
   using Row = FloatRow;
   template <std::size_t kRows, std::size_t kPairs>
   using Block = FloatBlock<MxScaled, kRows, kPairs>;
+  using Rows = RowByRow<MxScaled>;
 
   static std::int64_t row_bytes(const MatrixView& matrix) { return matrix.k; }
   static std::int64_t segment(const MatrixView& matrix) { return matrix.k; }
@@ -95,6 +117,7 @@ struct DequantizedRows {
   using Row = FloatRow;
   template <std::size_t kRows, std::size_t kPairs>
   using Block = FloatBlock<DequantizedRows, kRows, kPairs>;
+  using Rows = RowByRow<DequantizedRows>;
 
   static std::int64_t row_bytes(const MatrixView& matrix) {
     return matrix.k * static_cast<std::int64_t>(sizeof(float));

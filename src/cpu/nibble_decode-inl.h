@@ -198,17 +198,30 @@ struct NibbleSource {
   using Block = NibbleBlock<Weights, kRows, kPairs>;
 
   static std::int64_t row_bytes(const MatrixView& matrix) { return matrix.k / 2; }
-  static NibbleRow row(const MatrixView& matrix, std::int64_t row, std::byte*) {
-    const std::int64_t width = matrix.spec.block_k;
-    const std::int64_t groups = ceil_div(matrix.k, width);
-    const std::int64_t scale_bytes = matrix.spec.format == WeightFormat::int4 ? sizeof(float) : 1;
-    NibbleRow where{matrix.data + row * row_bytes(matrix), matrix.scales + row * groups * scale_bytes, nullptr,
-                    groups - 1, 0};
-    if (Weights::kHasZeros) where.zeros = matrix.zeros + row * groups;
-    // One group: any shift that leaves nothing of a column.
-    where.group_shift = width >= matrix.k ? 62 : std::countr_zero(static_cast<std::uint64_t>(width));
-    return where;
-  }
+
+  class Rows {
+   public:
+    Rows(const MatrixView& matrix, std::int64_t row) : code_bytes_(row_bytes(matrix)) {
+      const std::int64_t width = matrix.spec.block_k;
+      groups_ = ceil_div(matrix.k, width);
+      scale_bytes_ = groups_ * (matrix.spec.format == WeightFormat::int4 ? std::int64_t{sizeof(float)} : 1);
+      next_ = {matrix.data + row * code_bytes_, matrix.scales + row * scale_bytes_, nullptr, groups_ - 1, 0};
+      if (Weights::kHasZeros) next_.zeros = matrix.zeros + row * groups_;
+      // One group: any shift that leaves nothing of a column.
+      next_.group_shift = width >= matrix.k ? 62 : std::countr_zero(static_cast<std::uint64_t>(width));
+    }
+    HWY_INLINE NibbleRow take(std::byte*) {
+      const NibbleRow row = next_;
+      next_.codes += code_bytes_;
+      next_.scales += scale_bytes_;
+      if (Weights::kHasZeros) next_.zeros += groups_;
+      return row;
+    }
+
+   private:
+    NibbleRow next_;
+    std::int64_t code_bytes_, scale_bytes_ = 0, groups_ = 0;
+  };
 };
 
 /// kRows rows against kPairs inputs.
