@@ -15,9 +15,9 @@ struct DevicesOptions {
 };
 
 std::string ceilings_text(const Ceilings& c) {
-  std::string text = fmt::format(
-      "  cold read {:.1f} GB/s, copy {:.1f} GB/s, fp32 multiply-add {:.0f} GFLOP/s\n  by size: ", c.read_gb_s,
-      c.copy_gb_s, c.bf16_tflops * 1e3);
+  std::string text =
+      fmt::format("  cold read {:.1f} GB/s, copy {:.1f} GB/s, arithmetic peak {:.0f} GFLOP/s\n  by size: ", c.read_gb_s,
+                  c.copy_gb_s, c.bf16_tflops * 1e3);
   for (const auto& read : c.reads)
     text += fmt::format("{}{} {:.1f} GB/s", &read == &c.reads.front() ? "" : ", ",
                         show_bytes(static_cast<double>(read.bytes)), read.gb_s);

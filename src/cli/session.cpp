@@ -115,7 +115,7 @@ std::string heading(const Run& run) {
       fmt::format("{}\n  layer:    {}\n  weights:  {}\n  target:   {}\n", for_terminal(run.choice.model.geometry.model),
                   describe(run.choice.problem), for_terminal(run.choice.weights_origin()), describe(run.target));
   text += fmt::format(
-      "  ceilings: cold read {:.1f} GB/s, copy {:.1f} GB/s, multiply-add {:.0f} GFLOP/s, measured in this run\n",
+      "  ceilings: cold read {:.1f} GB/s, copy {:.1f} GB/s, arithmetic peak {:.0f} GFLOP/s, measured in this run\n",
       run.ceilings.read_gb_s, run.ceilings.copy_gb_s, run.ceilings.bf16_tflops * 1e3);
   for (const auto& assumption : run.choice.model.geometry.assumed)
     text += "  assumed:  " + for_terminal(assumption) + "\n";

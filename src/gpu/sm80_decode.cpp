@@ -103,14 +103,13 @@ bool Sm80Decode::prefers(const Problem& problem, const Target&, std::int64_t tok
   return tokens * problem.top_k <= 16 * problem.experts_global;  // experts have up to 16 tokens on average
 }
 
-/// What came out best most often on an H200 (bench/NOTES.md): bf16 has the bytes in flight with two blocks, four-bit
-/// formats need more warps for the same.
+/// What came out best most often on an H200 (bench/NOTES.md): bf16 has its bytes in flight with two blocks of eight
+/// warps, four-bit formats with fewer warps of more rows, which share the tokens that they load.
 Config Sm80Decode::default_config(const Problem& problem, const Target&, std::int64_t tokens) const {
   const std::int64_t units = units_of(problem.weights.format);
-  const std::int64_t rows = units == 1 ? 4 : 2;
   if (tokens <= 2)
     return {{{"tokens", 8},
-             {"up_rows", problem.gated || rows > 1 ? 2 : rows},
+             {"up_rows", 2},
              {"up_warps", 16},
              {"up_depth", 2},
              {"up_blocks", 1},
@@ -119,14 +118,16 @@ Config Sm80Decode::default_config(const Problem& problem, const Target&, std::in
              {"down_depth", 2},
              {"down_blocks", 2}}};
   return {{{"tokens", 8},
-           {"up_rows", rows},
-           {"up_warps", 8},
-           {"up_depth", 2},
-           {"up_blocks", 2},
+           {"up_rows", units == 1 ? 4 : 2},
+           {"up_warps", units == 1 ? 4 : 8},
+           {"up_depth", units == 1 ? 3 : 2},
+           {"up_blocks", units == 1 ? 1 : 2},
            {"down_rows", units == 4 ? 2 : 4},
            {"down_warps", units == 4 ? 8 : 4},
            {"down_depth", units == 4 ? 2 : 1},
-           {"down_blocks", units == 4 ? 2 : 4}}};
+           {"down_blocks", units == 4   ? 2
+                           : units == 2 ? 4
+                                        : 5}}};
 }
 
 LayerPlan Sm80Decode::plan(const Problem& problem, const Target& target, const Config& config) const {
