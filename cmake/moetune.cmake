@@ -91,6 +91,21 @@ function(moetune_embed target symbol)
   target_sources(${target} PRIVATE ${output})
 endfunction()
 
+# moetune_revision(TARGET SYMBOL FILES …): compiles a hash of those files into TARGET as the std::string_view moetune::SYMBOL.
+function(moetune_revision target symbol)
+  cmake_parse_arguments(ARG "" "" "FILES" ${ARGN})
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cpp)
+  set(list ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.list)
+  string(REPLACE ";" "\n" lines "${ARG_FILES}")
+  file(GENERATE OUTPUT ${list} CONTENT "${lines}\n")
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -D LIST=${list} -D SYMBOL=${symbol} -D OUTPUT=${output} -P ${PROJECT_SOURCE_DIR}/cmake/revision.cmake
+    DEPENDS ${ARG_FILES} ${list} ${PROJECT_SOURCE_DIR}/cmake/revision.cmake
+    VERBATIM)
+  target_sources(${target} PRIVATE ${output})
+endfunction()
+
 # Every header compiles alone and twice. Where there is a source file of its name, that one includes it first.
 function(moetune_header_checks)
   get_property(headers GLOBAL PROPERTY moetune_headers)

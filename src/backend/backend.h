@@ -43,6 +43,11 @@ class Session {
   [[nodiscard]] virtual Result<std::vector<double>> time(std::span<const Call> calls);
 };
 
+/// Why the layer's weights do not fit the target's memory; nothing where they do or the target's is not known.
+/// `source`: the file that asks, as in Reason.
+[[nodiscard]] std::optional<Reason> memory_reason(const Problem& problem, const Target& target,
+                                                  std::string_view source);
+
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -43,12 +43,8 @@ Reasons CpuBackend::why_not(const Problem& problem, const Target& target) const 
   check_counts(problem, reasons);
   check_projection(problem, "gate and up", problem.intermediate, problem.hidden, reasons);
   check_projection(problem, "down", problem.hidden, problem.intermediate, reasons);
-  if (reasons.empty() && target.memory_bytes && expert_bytes(problem) > *target.memory_bytes / problem.experts)
-    refuse(reasons, ReasonCode::memory,
-           fmt::format("{:.1f} GB of memory", static_cast<double>(*target.memory_bytes) / 1e9),
-           fmt::format("{:.1f} GB for the weights",
-                       static_cast<double>(expert_bytes(problem)) / 1e9 * static_cast<double>(problem.experts)),
-           "cut the layer further: a larger --tp or --ep");
+  if (reasons.empty())
+    if (auto reason = memory_reason(problem, target, kSource)) reasons.push_back(*std::move(reason));
   return reasons;
 }
 

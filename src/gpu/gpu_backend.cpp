@@ -7,13 +7,15 @@
 
 #include "base/json.h"
 #include "gpu/gpu_session.h"
+#include "gpu/revision.h"
 
 namespace moetune {
 namespace {
 
 constexpr std::string_view kSource = "src/gpu/gpu_backend.cpp";
-constexpr std::int64_t kLeastShared = std::int64_t{99}
-                                      << 10;  ///< of a block on 8.6, 8.9 and 12.x (docs/architecture.md)
+/// Of a block on 8.6, 8.9 and 12.x, where it is least (CUDA C++ Programming Guide, "Technical Specifications per
+/// Compute Capability").
+constexpr std::int64_t kLeastShared = std::int64_t{99} << 10;
 /// align_pairs keeps a counter for each expert in shared memory that needs no opt-in.
 constexpr std::int64_t kMaxExperts = (48 << 10) / 4 - 33;
 constexpr std::int64_t kMaxTopK = 1 << 10;
@@ -65,14 +67,6 @@ class Checker {
              fmt::format("1 to {}", kMaxWidth));
   }
 
-  void memory(const Problem& problem, const Target& target) {
-    if (!target.memory_bytes || expert_bytes(problem) <= *target.memory_bytes / problem.experts) return;
-    refuse(ReasonCode::memory, fmt::format("{:.1f} GB of memory", static_cast<double>(*target.memory_bytes) / 1e9),
-           fmt::format("{:.1f} GB for the weights",
-                       static_cast<double>(expert_bytes(problem)) / 1e9 * static_cast<double>(problem.experts)),
-           "cut the layer further: a larger --tp or --ep");
-  }
-
   Reasons reasons;
 };
 
@@ -86,9 +80,8 @@ void check_resources(const ProjectionKernel& kernel, const cuda::CompiledKernel&
   if (shared > shared_limit(target))
     checker.refuse(ReasonCode::shared_memory, fmt::format("{} bytes a block", shared_limit(target)),
                    fmt::format("{} bytes for {}", shared, kernel.source.name));
-  constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor, 8.0 to 12.1
-  if (resources->registers * kernel.threads > kRegisters)
-    checker.refuse(ReasonCode::shape, fmt::format("{} registers a multiprocessor", kRegisters),
+  if (resources->registers * kernel.threads > kRegistersOfSm)
+    checker.refuse(ReasonCode::shape, fmt::format("{} registers a multiprocessor", kRegistersOfSm),
                    fmt::format("{} x {} threads for {}", resources->registers, kernel.threads, kernel.source.name));
 }
 
@@ -96,13 +89,20 @@ void check_resources(const ProjectionKernel& kernel, const cuda::CompiledKernel&
 
 std::int64_t shared_limit(const Target& target) { return target.smem_per_block_bytes.value_or(kLeastShared); }
 
-std::string GpuBackend::revision() const { return kernel_revision(); }
+/// Another compiler makes other machine code, and another driver launches it.
+std::string GpuBackend::revision() const {
+  std::string all(kGpuRevision);
+  if (runtime_->compiler()) all += " " + (*runtime_->compiler())->identity();
+  if (runtime_->driver()) all += " " + (*runtime_->driver())->version_text();
+  return content_hash(all);
+}
 
 Reasons GpuBackend::why_not(const Problem& problem, const Target& target) const {
   Checker checker;
   checker.target(target);
   checker.layer(problem);
-  if (checker.reasons.empty()) checker.memory(problem, target);
+  if (checker.reasons.empty())
+    if (auto reason = memory_reason(problem, target, kSource)) checker.reasons.push_back(*std::move(reason));
   // What another machine has installed is not known here.
   if (checker.reasons.empty() && target.source == "probed") {
     if (!runtime_->compiler())
@@ -161,10 +161,15 @@ extern "C" __global__ void __launch_bounds__({1}) moe_combine(const __grid_const
                        target);
 }
 
-cuda::KernelSource projection_source(const std::string& name, const ProjectionText& text, const Problem& problem,
-                                     const Target& target) {
-  return kernel_source(name + ".cu",
-                       fmt::format(R"(#include "{0}"
+ProjectionKernel projection_kernel(const ProjectionForm& form, bool up, const Problem& problem, const Target& target) {
+  ProjectionKernel kernel;
+  kernel.entry = up ? "moe_up" : "moe_down";
+  kernel.threads = form.threads;
+  kernel.shared_bytes = form.shared_bytes;
+  const std::string call = up ? "_up<Config>(call, weights, alpha, limit)" : "_down<Config>(call, weights)";
+  kernel.source =
+      kernel_source(kernel.entry + ".cu",
+                    fmt::format(R"(#include "sm80/sm80_{0}.cuh"
 #include "ptx/grid.cuh"
 using namespace moetune;
 struct Config {{
@@ -173,18 +178,25 @@ struct Config {{
   static constexpr bool kGated = {3}, kWeightOnInput = {4};
   static constexpr int {5};
 }};
-static_assert({6}, "the host counts otherwise");
-extern "C" __global__ void __launch_bounds__({7}, {8}) {9}(
+using Shape = sm80::{6}<Config>;
+static_assert(Shape::kThreads == {7} && Shape::kSharedBytes == {8}, "the host counts otherwise");
+extern "C" __global__ void __launch_bounds__({7}, {9}) {10}(
     const __grid_constant__ MoeCall call, const __grid_constant__ MoeWeights weights, float alpha, float limit) {{
   ptx::launch_dependents();
   ptx::wait_for_previous();
-  {10};
+  sm80::{0}{11};
 }}
 )",
-                                   text.header, packed_format(problem.weights), to_string(problem.activation.kind),
-                                   problem.gated, problem.router.weight_on_input, text.config, text.check, text.threads,
-                                   text.blocks_per_sm, name, text.call),
-                       target);
+                                form.name, packed_format(problem.weights), to_string(problem.activation.kind),
+                                problem.gated, problem.router.weight_on_input, form.config, form.shape, form.threads,
+                                form.shared_bytes, form.blocks_per_sm, kernel.entry, call),
+                    target);
+  return kernel;
+}
+
+std::int64_t registers_of_thread(std::int64_t threads, std::int64_t blocks) {
+  constexpr std::int64_t kMost = 255, kGranule = 8;
+  return std::min(kMost, kRegistersOfSm / (threads * blocks) / kGranule * kGranule);
 }
 
 }  // namespace moetune

@@ -51,14 +51,22 @@ inline constexpr int kAlignThreads = 1024, kCombineThreads = 256;
 /// What NvidiaDevice measures with: ceiling_read, ceiling_copy, ceiling_multiply.
 [[nodiscard]] cuda::KernelSource ceiling_kernels(const Target& target);
 
-/// The text of one projection's translation unit. `header`: the family's file; `config`: the members of its Config;
-/// `call`: the expression that runs it; `check`: what must hold of the numbers that the host computed.
-struct ProjectionText {
-  std::string header, config, call, check;
-  std::int64_t threads = 0, blocks_per_sm = 1;
+/// One projection in a form of family sm80 (kernels/sm80/sm80_NAME.cuh), with its numbers.
+struct ProjectionForm {
+  std::string name;    ///< "decode"
+  std::string shape;   ///< the family's struct that derives sizes from a Config: "DecodeShape"
+  std::string config;  ///< the Config's own numbers: "kTokenTiles = 1, kRowTiles = 2, …"
+  std::int64_t threads = 0, shared_bytes = 0, blocks_per_sm = 1;
 };
-[[nodiscard]] cuda::KernelSource projection_source(const std::string& name, const ProjectionText& text,
-                                                   const Problem& problem, const Target& target);
+/// Its kernel for the first (`up`) or the second projection. The compiler holds threads and shared_bytes against what
+/// the device code counts.
+[[nodiscard]] ProjectionKernel projection_kernel(const ProjectionForm& form, bool up, const Problem& problem,
+                                                 const Target& target);
+
+/// Limits of a multiprocessor, 8.0 to 12.1: threads are those of 8.6, 8.9 and 12.x, others have 2048.
+inline constexpr std::int64_t kRegistersOfSm = 65536, kThreadsOfSm = 1536;
+/// What a thread gets where that many blocks of that many threads share a multiprocessor.
+[[nodiscard]] std::int64_t registers_of_thread(std::int64_t threads, std::int64_t blocks);
 
 /// 90 for compute capability "9.0"; 0 where it cannot be read.
 [[nodiscard]] int capability_number(const Target& target);

@@ -16,6 +16,8 @@ namespace {
 constexpr std::int64_t kMegabyte = 1 << 20;
 constexpr std::array<std::int64_t, 8> kReadSizes = {2, 4, 8, 16, 32, 128, 512, 1536};  ///< MB
 constexpr int kThreads = 512;
+constexpr int kPeakThreads = 256;
+constexpr std::int64_t kPeakShared = (64 + 256) * 128;  ///< operands of multiply_rounds
 constexpr std::int64_t kPiece = 16;
 
 Target target_of(const cuda::GpuDevice& gpu) {
@@ -124,12 +126,11 @@ class CeilingBench {
     const auto& context = *stream_.context();
     MOETUNE_CHECK(
         context.check(context.api().copy_to_host(&operations, global.pointer, sizeof(operations)), "cuMemcpyDtoH"));
-    constexpr int kPeakThreads = 256, kRounds = 4096;
-    constexpr std::int64_t kShared = (64 + 256) * 128;  // operands of multiply_rounds
-    MOETUNE_CHECK(kernel.allow_dynamic_shared(kShared));
-    MOETUNE_TRY(const int resident, kernel.blocks_per_sm(kPeakThreads, kShared));
+    constexpr int kRounds = 4096;
+    MOETUNE_CHECK(kernel.allow_dynamic_shared(kPeakShared));
+    MOETUNE_TRY(const int resident, kernel.blocks_per_sm(kPeakThreads, kPeakShared));
     cuda::Launch how = launch(resident * multiprocessors_, kPeakThreads);
-    how.dynamic_shared_bytes = kShared;
+    how.dynamic_shared_bytes = kPeakShared;
     const auto lap = [&](std::size_t) -> Status { return kernel(stream_, how, kRounds, sink_.as<unsigned>()); };
     MOETUNE_TRY(const double us, lap_us(4, lap));
     return static_cast<double>(operations) * kRounds * static_cast<double>(how.grid[0]) / us / 1e6;
@@ -151,13 +152,16 @@ class CeilingBench {
 }  // namespace
 
 cuda::KernelSource ceiling_kernels(const Target& target) {
-  return kernel_source("ceilings.cu", R"(#include "common/ceilings.cuh"
+  return kernel_source("ceilings.cu",
+                       fmt::format(R"(#include "common/ceilings.cuh"
 using namespace moetune;
-extern "C" __global__ void __launch_bounds__(512) ceiling_read(const Quad* data, i64 count, u32* sink) { read_once(data, count, sink); }
-extern "C" __global__ void __launch_bounds__(512) ceiling_copy(const Quad* from, Quad* to, i64 count) { copy_once(from, to, count); }
-extern "C" __global__ void __launch_bounds__(kPeakThreads) ceiling_multiply(int rounds, u32* sink) { multiply_rounds(rounds, sink); }
+static_assert(kPeakThreads == {1} && kPeakShared <= {2}, "the host counts otherwise");
+extern "C" __global__ void __launch_bounds__({0}) ceiling_read(const Quad* data, i64 count, u32* sink) {{ read_once(data, count, sink); }}
+extern "C" __global__ void __launch_bounds__({0}) ceiling_copy(const Quad* from, Quad* to, i64 count) {{ copy_once(from, to, count); }}
+extern "C" __global__ void __launch_bounds__({1}) ceiling_multiply(int rounds, u32* sink) {{ multiply_rounds(rounds, sink); }}
 extern "C" __device__ const long long ceiling_operations = kPeakOperations;
 )",
+                                   kThreads, kPeakThreads, kPeakShared),
                        target);
 }
 

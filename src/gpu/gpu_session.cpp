@@ -95,7 +95,8 @@ class GpuSession : public Session {
   }
 
   /// Calls in one graph, launched as often as there are calls but at most kRounds times: a time is the mean over one
-  /// launch, so that nothing of the host and no event lies between the calls.
+  /// launch, so that nothing of the host and no event lies between the calls. The spread of such times is that of whole
+  /// rounds, not of single calls.
   Result<std::vector<double>> time(std::span<const Call> calls) override {
     constexpr std::size_t kRounds = 16;
     for (const Call& call : calls) MOETUNE_CHECK(check(call));

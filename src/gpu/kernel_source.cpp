@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/json.h"
 #include "cuda/gpu_device.h"
 
 namespace moetune {
@@ -25,12 +24,6 @@ cuda::KernelSource kernel_source(std::string name, std::string text, const Targe
   // The instructions are of 9.0 and of no other.
   if (source.target == "sm_90a") source.options.emplace_back("-DMOETUNE_WGMMA");
   return source;
-}
-
-std::string kernel_revision() {
-  std::string all;
-  for (const auto& file : kernel_files()) all += file.text;
-  return content_hash(all);
 }
 
 }  // namespace moetune

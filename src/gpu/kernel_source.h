@@ -20,7 +20,4 @@ namespace moetune {
 /// is opened for it.
 [[nodiscard]] cuda::KernelSource kernel_source(std::string name, std::string text, const Target& target);
 
-/// A hash of all device code.
-[[nodiscard]] std::string kernel_revision();
-
 }  // namespace moetune

@@ -286,6 +286,7 @@ Result<PackedStack> pack(std::span<const ExpertStack* const> stacks) {
 }  // namespace
 
 std::string_view packed_format(const WeightSpec& spec) { return form_of(spec).name; }
+std::int64_t packed_units(const WeightSpec& spec) { return form_of(spec).units; }
 
 Reasons why_not_packed(const WeightSpec& spec) {
   Reasons reasons;

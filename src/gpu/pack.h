@@ -25,6 +25,9 @@ struct PackedStack {
 /// The enumerator of Format in kernels/common/fragment.cuh for that format, e.g. "nvfp4", "int4_group32".
 [[nodiscard]] std::string_view packed_format(const WeightSpec& spec);
 
+/// 16-byte units that a lane holds of a chunk (kernels/abi/moe_args.h): 4 for 16 bits a weight, 2 for 8, 1 for 4.
+[[nodiscard]] std::int64_t packed_units(const WeightSpec& spec);
+
 /// Why the kernels have no form of that format (block sizes that do not fit a 16 × 64 tile); empty: they have one.
 [[nodiscard]] Reasons why_not_packed(const WeightSpec& spec);
 

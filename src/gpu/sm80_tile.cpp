@@ -7,27 +7,12 @@
 namespace moetune {
 namespace {
 
-/// Bytes of a row tile and chunk: 16 rows × 64 columns.
-std::int64_t tile_bytes(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::bf16:
-    case WeightFormat::fp16:
-      return 2048;
-    case WeightFormat::nvfp4:
-    case WeightFormat::mxfp4:
-    case WeightFormat::int4:
-      return 512;
-    default:
-      return 1024;
-  }
-}
-
 struct Shape {
   std::int64_t row_tiles, token_tiles, row_warps, token_warps, stages, blocks;
   [[nodiscard]] std::int64_t threads() const { return 32 * row_warps * token_warps; }
   /// TileShape::kSharedBytes.
-  [[nodiscard]] std::int64_t shared_bytes(WeightFormat format) const {
-    return stages * (row_tiles * row_warps * tile_bytes(format) + token_tiles * token_warps * 8 * 128);
+  [[nodiscard]] std::int64_t shared_bytes(const WeightSpec& spec) const {
+    return stages * (row_tiles * row_warps * packed_units(spec) * 512 + token_tiles * token_warps * 8 * 128);
   }
 };
 Shape up_shape(const Config& c) {
@@ -40,36 +25,27 @@ Shape down_shape(const Config& c) {
 }
 
 bool fits(const Problem& problem, const Target& target, const Shape& shape) {
-  constexpr std::int64_t kMostThreads = 1536;  // of a multiprocessor on 8.6, 8.9 and 12.x; others have 2048
-  constexpr std::int64_t kRegisters = 65536, kMostOfThread = 255, kOthers = 48;
+  constexpr std::int64_t kOthers = 48;      // registers
   constexpr std::int64_t kReserved = 1024;  // of a block's shared memory, by the system
-  if (shape.threads() < 64 || shape.threads() > 512 || shape.threads() * shape.blocks > kMostThreads) return false;
-  const std::int64_t shared = shape.shared_bytes(problem.weights.format);
+  if (shape.threads() < 64 || shape.threads() > 512 || shape.threads() * shape.blocks > kThreadsOfSm) return false;
+  const std::int64_t shared = shape.shared_bytes(problem.weights);
   if (shared > shared_limit(target)) return false;
   if (shape.blocks * (shared + kReserved) > target.smem_per_sm_bytes.value_or(shared_limit(target) + kReserved))
     return false;
-  const std::int64_t each = std::min(kMostOfThread, kRegisters / (shape.threads() * shape.blocks) / 8 * 8);
   // Block scales keep a second set of sums.
   const std::int64_t sets = problem.weights.format == WeightFormat::fp8_block ? 2 : 1;
-  return shape.row_tiles * (4 * shape.token_tiles * sets + 4) + 4 * shape.token_tiles + kOthers <= each;
+  return shape.row_tiles * (4 * shape.token_tiles * sets + 4) + 4 * shape.token_tiles + kOthers <=
+         registers_of_thread(shape.threads(), shape.blocks);
 }
 
-ProjectionKernel projection(const Problem& problem, const Target& target, const Shape& shape, bool up) {
-  ProjectionKernel kernel;
-  kernel.entry = up ? "moe_up" : "moe_down";
-  kernel.threads = shape.threads();
-  kernel.shared_bytes = shape.shared_bytes(problem.weights.format);
-  ProjectionText text;
-  text.header = "sm80/sm80_tile.cuh";
-  text.config = fmt::format("kRowTiles = {}, kTokenTiles = {}, kWarpsRows = {}, kWarpsTokens = {}, kStages = {}",
-                            shape.row_tiles, shape.token_tiles, shape.row_warps, shape.token_warps, shape.stages);
-  text.check = fmt::format("sm80::TileShape<Config>::kThreads == {} && sm80::TileShape<Config>::kSharedBytes == {}",
-                           kernel.threads, kernel.shared_bytes);
-  text.call = up ? "sm80::tile_up<Config>(call, weights, alpha, limit)" : "sm80::tile_down<Config>(call, weights)";
-  text.threads = kernel.threads;
-  text.blocks_per_sm = shape.blocks;
-  kernel.source = projection_source(kernel.entry, text, problem, target);
-  return kernel;
+ProjectionForm form(const Problem& problem, const Shape& shape) {
+  return {"tile",
+          "TileShape",
+          fmt::format("kRowTiles = {}, kTokenTiles = {}, kWarpsRows = {}, kWarpsTokens = {}, kStages = {}",
+                      shape.row_tiles, shape.token_tiles, shape.row_warps, shape.token_warps, shape.stages),
+          shape.threads(),
+          shape.shared_bytes(problem.weights),
+          shape.blocks};
 }
 
 }  // namespace
@@ -92,7 +68,8 @@ Space Sm80Tile::space(const Problem& problem, const Target& target, std::int64_t
   return space;
 }
 
-/// What came out best most often on an H200 (bench/NOTES.md), with one block where shared memory holds no two.
+/// From trying a dozen configs with bf16 on an H200 (bench/NOTES.md); one block where shared memory or registers hold
+/// no two. Other formats take the same untried.
 Config Sm80Tile::default_config(const Problem& problem, const Target& target, std::int64_t tokens) const {
   const bool many = tokens * problem.top_k > 128 * problem.experts_global;
   const auto config = [many](std::int64_t blocks) -> Config {
@@ -122,8 +99,8 @@ Config Sm80Tile::default_config(const Problem& problem, const Target& target, st
 LayerPlan Sm80Tile::plan(const Problem& problem, const Target& target, const Config& config) const {
   LayerPlan plan;
   plan.tile_tokens = 8 * config.get("token_tiles") * config.get("token_warps");
-  plan.up = projection(problem, target, up_shape(config), true);
-  plan.down = projection(problem, target, down_shape(config), false);
+  plan.up = projection_kernel(form(problem, up_shape(config)), true, problem, target);
+  plan.down = projection_kernel(form(problem, down_shape(config)), false, problem, target);
   return plan;
 }
 

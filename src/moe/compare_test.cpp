@@ -245,6 +245,20 @@ TEST(CompareOutput, WhereTheReferenceIsZeroOnlyZeroWillDo) {
   EXPECT_THAT(result.worst, HasSubstr("token 0, column 0"));
 }
 
+TEST(CompareOutput, OneElementIsHeldAgainstItsRowOnlyWhereTheRowIsWide) {
+  // 64 tokens of 1, but one of 0.01 with an error of a tenth: nothing in the norm, far off in its row.
+  for (const std::size_t columns : {1U, 15U, 16U, 64U}) {
+    std::vector<float> reference(64 * columns, 1.0F);
+    std::fill_n(reference.begin(), columns, 0.01F);
+    std::vector<std::uint16_t> output = to_bf16(reference);
+    output[0] = float_to_bf16(0.011F);
+    const Comparison result = compare_output(output, reference, static_cast<std::int64_t>(columns), 0.005);
+    EXPECT_LT(result.relative_error, 0.005);
+    EXPECT_GT(result.worst_error, kWorstFactor * 0.005);
+    EXPECT_EQ(result.within, columns < 16) << columns << " columns";
+  }
+}
+
 TEST(CompareOutput, NotFiniteIsNeverWithin) {
   const std::vector<float> reference = {1.0F, 1.0F, 1.0F};
   for (const std::uint16_t bits : std::initializer_list<std::uint16_t>{0x7fc0, 0x7f80, 0xff80}) {

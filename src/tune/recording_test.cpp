@@ -44,17 +44,6 @@ TEST(SearchQuality, LandscapesWithInteractionsAndFailures) {
   EXPECT_LT(median(random), kFound);  // or the landscapes would be too easy to say anything
 }
 
-TEST(SearchQuality, RecordedOnHardware) {
-  const std::string path = MOETUNE_SOURCE_DIR "/bench/results/cpu_zen3/exhaustive.json";
-  if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
-  const auto recording = read_recording(path);
-  ASSERT_TRUE(recording) << recording.error().what;
-  for (const auto& row : recording->rows) {
-    EXPECT_TRUE(row.exhaustive) << row.workload.tokens << " tokens";
-    EXPECT_GE(median(found(row, StrategyKind::local, kPart, 100)), kFound) << row.workload.tokens << " tokens";
-  }
-}
-
 TEST(Replay, ExhaustiveEndsAtTheBest) {
   const RecordedRow row = test::Landscape{}.row();
   const auto best = replay(row, StrategyKind::exhaustive, 1, 1'000'000);

@@ -30,15 +30,15 @@ __device__ __forceinline__ void copy_once(const Quad* from, Quad* to, i64 count)
     to[i] = ptx::load_stream(from + i);
 }
 
-/// Operations of a block in one round of multiply_round: 2 a multiply-add.
+/// Operations of a block in one round of multiply_rounds: 2 a multiply-add.
 #ifdef MOETUNE_WGMMA
-inline constexpr int kPeakThreads = 256;
+inline constexpr int kPeakThreads = 256, kPeakShared = (64 + 256) * 128;
 __device__ __forceinline__ void multiply_rounds(int rounds, u32* sink) {
   // Two warpgroups of m64n256k16; operands in shared memory, 128-byte swizzle. They are numbers of either sign from 1
   // to 4, since the chip clocks higher when it multiplies zeros.
   extern __shared__ __align__(1024) u8 operands[];
   u32* words = reinterpret_cast<u32*>(operands);
-  for (u32 i = threadIdx.x; i < (64 + 256) * 128 / 4; i += kPeakThreads) {
+  for (u32 i = threadIdx.x; i < kPeakShared / 4; i += kPeakThreads) {
     const u32 mixed = (i ^ i >> 7) * 2654435761U;
     words[i] = ((mixed ^ mixed >> 15) & 0x80FF80FFU) | 0x3F803F80U;
   }
@@ -58,7 +58,7 @@ __device__ __forceinline__ void multiply_rounds(int rounds, u32* sink) {
 }
 inline constexpr i64 kPeakOperations = 2LL * 64 * 256 * 64 * (kPeakThreads / 128);
 #else
-inline constexpr int kPeakThreads = 256;
+inline constexpr int kPeakThreads = 256, kPeakShared = 0;
 __device__ __forceinline__ void multiply_rounds(int rounds, u32* sink) {
   constexpr int kSums = 8;
   float sums[kSums][4];
